@@ -1,0 +1,1 @@
+"""Save and restore variables, and export models in TensorFlow's SavedModel layout."""

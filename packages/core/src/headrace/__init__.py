@@ -1,0 +1,1 @@
+"""Dataflow graphs: build, differentiate, optimise and run them."""

@@ -1,0 +1,1 @@
+"""Serve exported models over HTTP by TensorFlow Serving's routes."""

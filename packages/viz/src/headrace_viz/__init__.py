@@ -1,0 +1,1 @@
+"""Write scalars and graphs as event files that TensorBoard reads."""
