@@ -54,7 +54,7 @@ def test_every_flipped_bit_is_found(tmp_path: Path) -> None:
         damaged = bytearray(IMAGE)
         damaged[bit // 8] ^= 1 << bit % 8
         path.write_bytes(damaged)
-        with pytest.raises(DataLossError, match="wrong checksum of its (length|data)"):
+        with pytest.raises(DataLossError, match=r"wrong checksum of its (length|data)"):
             list(read_records(path, torn_tail_ok=True))
 
 

@@ -30,6 +30,7 @@ class EventFile:
     Args:
       directory: folder of the run; made if it is missing.
       seconds: time since the epoch, for the name.
+
     Raises:
       OSError: the folder or the file cannot be made.
     """

@@ -1,7 +1,7 @@
 """Events as bytes: what a scalar, a graph or a mark of a run is in an event file. Nothing here touches files or clocks.
 
-A scalar is a rank-0 DT_FLOAT tensor of the plugin `scalars`: the one form that every TensorBoard loader shows. (Its fast
-loader leaves out float64 scalars without a word.)
+A scalar is a rank-0 DT_FLOAT tensor of the plugin `scalars`: the one form that every TensorBoard loader shows. (The
+fast loader leaves out float64 scalars without a word.)
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ def summary_event(wall_time: float, step: int, summary: bytes) -> bytes:
       wall_time: seconds since the epoch.
       step: training step.
       summary: a serialised Summary.
+
     Raises:
       InvalidArgumentError: `summary` is no serialised Summary, or the step is no 64-bit integer.
     """
@@ -109,7 +110,7 @@ def scalar_head(tag: str) -> bytes:
 def scalar_event(wall_time: float, step: int, head: bytes, value: bytes) -> bytes:
     """Return the event of a scalar: 1 us, where filling the messages anew costs 5 us.
 
-    Fields of a message stand in any order, and a float32 is stored in fixed 4 bytes; so an event that has only the field
+    Fields of a message stand in any order, and a float32 is stored in 4 bytes; so an event that has only the field
     `summary`, and in it only the value still missing at the end, becomes any scalar event of that tag by putting time
     and step before it and the value behind it.
 
@@ -133,13 +134,14 @@ def scalar_bytes(value: object) -> bytes:
     Args:
       value: a real number or an array `[]` or of one element; beyond float32's range it becomes an infinity, as a cast
         would make it.
+
     Raises:
       DTypeError: not a real number.
       ShapeError: an array of more or fewer than one element.
     """
     number = value if isinstance(value, float | int) else _real_number(value)
     try:
-        return struct.pack("<f", number)
+        return struct.pack("<f", float(number))
     except OverflowError:
         return struct.pack("<f", math.inf if number > 0 else -math.inf)
 
