@@ -1,0 +1,139 @@
+"""Imports go one way: from a stage of core to earlier stages, and from every other package to core's public names.
+
+The rules are about names, so they are checked on the parsed source, imports inside functions included. Only imports for
+the type checker (`if TYPE_CHECKING:`) are free: they make no arrow when the program runs.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGES = Path(__file__).parent.parent / "packages"
+STAGES: tuple[tuple[str, ...], ...] = (
+    ("types", "errors"),
+    ("interfaces",),
+    ("config",),
+    ("graph",),
+    ("ops",),
+    ("kernels",),
+    ("grad", "passes"),
+    ("placement",),
+    ("plan",),
+    ("runtime",),
+    ("session", "function"),
+    ("training", "layers", "data", "testing", "cli"),
+)
+LEVEL = {stage: level for level, stages in enumerate(STAGES) for stage in stages}
+USER_LEVEL = ("training", "layers", "data")
+# What code outside core, and core's own user-level library, may import besides `headrace` itself.
+PUBLIC = ("headrace.interfaces", "headrace.errors", "headrace.testing", "headrace.graph.proto")
+SIBLINGS = {"headrace_checkpoint": (), "headrace_serving": ("headrace_checkpoint",), "headrace_viz": ()}
+
+
+def imports(path: Path, module: str) -> Iterator[tuple[int, str, list[str]]]:
+    """Yield (line, imported module, imported names) of each import in a file that runs."""
+    tree = ast.parse(path.read_text())
+    typing_only = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+        for statement in node.body
+        for inner in ast.walk(statement)
+    }
+    for node in ast.walk(tree):
+        if node in typing_only:
+            continue
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name, []) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            parents = module.split(".")[: -node.level] if node.level else []
+            yield node.lineno, ".".join([*parents, *filter(None, [node.module])]), [alias.name for alias in node.names]
+
+
+def stage_of(module: str, names: list[str]) -> list[str]:
+    """Return the stages of core that an import reaches."""
+    parts = module.split(".")
+    return [parts[1]] if len(parts) > 1 else [name for name in names if name in LEVEL]
+
+
+def core_fault(module: str, target: str, names: list[str]) -> str | None:
+    """Return what is wrong with an import inside core, or None."""
+    here = module.split(".")[1]
+    if target.split(".")[0] != "headrace":
+        return "core imports no other package" if target.startswith("headrace_") else None
+    if target == "headrace" and LEVEL[here] < LEVEL["cli"] and not (names and set(names) <= LEVEL.keys()):
+        return f"{here} is a part of what it imports"
+    for there in stage_of(target, names):
+        if there == here:
+            continue
+        if here in USER_LEVEL and there not in USER_LEVEL:
+            return None if target in (*PUBLIC, "headrace") else f"{here} uses public names only"
+        if LEVEL[there] > LEVEL[here] or {here, there} == {"grad", "passes"}:
+            return f"{here} comes before {there}" if LEVEL[there] > LEVEL[here] else f"{here} and {there} are apart"
+    return None
+
+
+def sibling_fault(package: str, target: str) -> str | None:
+    """Return what is wrong with an import in another package, or None."""
+    root = target.split(".")[0]
+    if root == "headrace":
+        return None if target in ("headrace", *PUBLIC) or target.startswith("headrace.graph.proto.") else "not public"
+    if root.startswith("headrace_") and root != package:
+        return None if target in SIBLINGS[package] else f"{package} may not import {root}"
+    return None
+
+
+def faults(source: Path) -> list[str]:
+    """Return every import under a src folder that breaks a rule."""
+    found = []
+    for path in sorted(source.rglob("*.py")):
+        module = ".".join(path.relative_to(source).with_suffix("").parts)
+        package = module.split(".")[0]
+        if path.name.endswith("_pb2.py") or (package == "headrace" and module.count(".") == 1 and "__" in module):
+            continue  # generated code, and headrace/__init__.py, which re-exports every stage
+        for line, target, names in imports(path, module):
+            fault = core_fault(module, target, names) if package == "headrace" else sibling_fault(package, target)
+            crossing = target.startswith("headrace") and target.split(".")[0] != package
+            if fault is None and crossing and any(name.startswith("_") for name in names):
+                fault = "a name with an underscore belongs to its own package"
+            if fault is not None:
+                found.append(f"{path.relative_to(source.parent.parent)}:{line}: {module} imports {target}: {fault}")
+    return found
+
+
+@pytest.mark.parametrize("package", sorted(path.parent.name for path in PACKAGES.glob("*/pyproject.toml")))
+def test_imports_go_one_way(package: str) -> None:
+    assert faults(PACKAGES / package / "src") == []
+
+
+def test_every_stage_of_core_has_its_place() -> None:
+    folder = PACKAGES / "core" / "src" / "headrace"
+    stages = {path.stem for path in folder.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert stages - {"__init__", "__main__"} <= LEVEL.keys()
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "fault"),
+    [
+        ("headrace/graph/scopes.py", "from headrace.session import Session", "graph comes before session"),
+        ("headrace/graph/scopes.py", "def f():\n  from ..ops import math", "graph comes before ops"),
+        ("headrace/ops/math.py", "from headrace import kernels", "ops comes before kernels"),
+        ("headrace/ops/math.py", "import headrace as hr", "ops is a part of what it imports"),
+        ("headrace/grad/math.py", "from headrace.passes import cse", "grad and passes are apart"),
+        ("headrace/training/adam.py", "from headrace.graph import Graph", "training uses public names only"),
+        ("headrace/cli.py", "import headrace_serving", "core imports no other package"),
+        ("headrace_viz/writer.py", "from headrace.graph.graph import Graph", "not public"),
+        ("headrace_viz/writer.py", "import headrace_checkpoint", "headrace_viz may not import headrace_checkpoint"),
+        ("headrace_serving/server.py", "from headrace_checkpoint import _files", "a name with an underscore"),
+    ],
+)
+def test_an_arrow_the_wrong_way_is_found(tmp_path: Path, path: str, line: str, fault: str) -> None:
+    file = tmp_path / "package" / "src" / path
+    file.parent.mkdir(parents=True)
+    file.write_text(f"import numpy\n{line}\n")
+    (message,) = faults(tmp_path / "package" / "src")
+    assert fault in message
