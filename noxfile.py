@@ -125,7 +125,14 @@ def joint(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run all tests of all packages, then every other proof: style, types, each package alone, wheels, protobuf."""
     session.notify("joint")
-    for name in ("lint", "types", *(f"alone-{folder}" for folder in ALL), "wheels", "protobuf"):
+    for name in (
+        "lint",
+        "types",
+        *(f"alone-{folder}" for folder in ALL),
+        "wheels",
+        "protobuf(oldest)",
+        "protobuf(newest)",
+    ):
         session.notify(name, posargs=[])
 
 
