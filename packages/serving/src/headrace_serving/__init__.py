@@ -1,1 +1,27 @@
 """Serve exported models over HTTP by TensorFlow Serving's routes."""
+
+from __future__ import annotations
+
+from headrace_serving.app import create_app
+from headrace_serving.errors import (
+    BadRequestError,
+    ModelFolderError,
+    RequestTooLargeError,
+    ServableNotFoundError,
+    UnsupportedError,
+)
+from headrace_serving.repository import ModelRepository, ModelSpec, ModelVersion
+from headrace_serving.server import ModelServer
+
+__all__ = [
+    "BadRequestError",
+    "ModelFolderError",
+    "ModelRepository",
+    "ModelServer",
+    "ModelSpec",
+    "ModelVersion",
+    "RequestTooLargeError",
+    "ServableNotFoundError",
+    "UnsupportedError",
+    "create_app",
+]

@@ -1,0 +1,54 @@
+"""What can be wrong with a request or a model folder.
+
+    HeadraceError
+    ├── InvalidArgumentError
+    │   └── BadRequestError        a URL, body or tensor that breaks a rule of the protocol
+    ├── NotFoundError
+    │   └── ServableNotFoundError  no such model, or no such version of it
+    ├── UnimplementedError
+    │   └── UnsupportedError       a documented case of the protocol that is not supported
+    ├── RequestTooLargeError       a body above the limit
+    └── FailedPreconditionError
+        └── ModelFolderError       a folder that holds no model that can be served
+
+The texts are those that TensorFlow Serving's clients know, so most have only the first of an error's four fields. The
+HTTP codes are not known here: the adapter `app` maps classes to them.
+"""
+
+from __future__ import annotations
+
+from headrace.errors import (
+    FailedPreconditionError,
+    HeadraceError,
+    InvalidArgumentError,
+    NotFoundError,
+    UnimplementedError,
+)
+
+__all__ = [
+    "BadRequestError",
+    "ModelFolderError",
+    "RequestTooLargeError",
+    "ServableNotFoundError",
+    "UnsupportedError",
+]
+
+
+class BadRequestError(InvalidArgumentError):
+    """A URL, body or tensor that breaks a rule of the protocol."""
+
+
+class ServableNotFoundError(NotFoundError):
+    """No such model, or no such version of it."""
+
+
+class UnsupportedError(UnimplementedError):
+    """A documented case of the protocol that is not supported."""
+
+
+class RequestTooLargeError(HeadraceError):
+    """A body above the limit."""
+
+
+class ModelFolderError(FailedPreconditionError):
+    """A folder that holds no model that can be served."""

@@ -1,0 +1,198 @@
+"""Tensors as JSON, both ways, by TensorFlow Serving's rules.
+
+The element type comes from the signature, never from the document. A tensor's shape is read off the first element at
+each level; every other list must agree. Nothing is coerced: numbers are not strings, true is not 1, 1.0 is no integer.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+import orjson
+
+from headrace.types import Array, DType, as_dtype
+from headrace_serving.errors import BadRequestError, UnsupportedError
+from headrace_serving.json_value import JsonValue, json_type, show
+from headrace_serving.model import type_name
+
+_MAX_RANK = 32
+_BYTES_SUFFIX = "_bytes"
+_JSON_TYPES: dict[str, frozenset[type]] = {
+    **dict.fromkeys(["float32", "float64"], frozenset([int, float])),
+    **dict.fromkeys(["int8", "int16", "int32", "int64", "uint8", "uint32", "uint64"], frozenset([int])),
+    "bool": frozenset([bool]),
+    "string": frozenset([str, dict]),
+}
+"""What the JSON parser may give for an element of each dtype. The other dtypes have no JSON form."""
+
+
+def tensor_from_json(value: JsonValue, dtype: DType) -> Array:
+    """Return the tensor that a scalar or nested lists stand for.
+
+    Args:
+      value: nested lists whose elements are numbers, true and false, strings, or `{"b64": ...}` for strings.
+      dtype: the element type that the signature asks for.
+
+    Returns:
+      an array of that dtype; strings are an object array of bytes. Numbers beyond float32 become infinities.
+
+    Raises:
+      BadRequestError: ragged lists, elements of the wrong type, integers beyond the dtype, or bad base64.
+      UnsupportedError: the dtype has no JSON form.
+    """
+    shape, elements = _flatten(value)
+    allowed = _JSON_TYPES.get(dtype.name)
+    if allowed is None:
+        first = show(elements[0]) if elements else "[]"
+        raise UnsupportedError(f"Conversion of JSON Value: {first} to type: {type_name(dtype)}")
+    if not allowed.issuperset(map(type, elements)):
+        raise _type_error(next(element for element in elements if type(element) not in allowed), dtype)
+    return _array(elements, dtype).reshape(shape)
+
+
+def is_base64_object(value: JsonValue) -> bool:
+    """Return whether a value is a string in base64, which counts as a value and not as an object of named inputs."""
+    return isinstance(value, dict) and len(value) == 1 and isinstance(value.get("b64"), str)
+
+
+def _flatten(value: JsonValue) -> tuple[list[int], Sequence[JsonValue]]:
+    """Return the shape of nested lists and their elements in C order."""
+    shape: list[int] = []
+    probe = value
+    while isinstance(probe, list):
+        shape.append(len(probe))
+        if not probe:
+            break
+        probe = probe[0]
+    rank = len(shape)
+    if rank > _MAX_RANK:
+        raise BadRequestError(f"Encountered list at unexpected level: {_MAX_RANK} expected < {_MAX_RANK}")
+    elements: list[JsonValue] = [value]
+    for level, size in enumerate(shape):
+        for element in elements:
+            if not isinstance(element, list):
+                raise BadRequestError(
+                    f"JSON Value: {show(element)} found at incorrect level: {level + 1} in the JSON DOM. "
+                    f"Expected at level: {rank}"
+                )
+            if len(element) != size:
+                raise BadRequestError(
+                    f"Encountered list at unexpected size: {len(element)} at level: {level} expected size: {size}"
+                )
+        elements = list(itertools.chain.from_iterable(elements))  # type: ignore[arg-type]  # all are lists by now
+    if list in map(type, elements):
+        raise BadRequestError(f"Encountered list at unexpected level: {rank} expected < {rank}")
+    return shape, elements
+
+
+def _array(elements: Sequence[JsonValue], dtype: DType) -> Array:
+    if dtype.name == "string":
+        strings = np.empty(len(elements), object)
+        strings[:] = [_string(element) for element in elements]
+        return strings
+    if dtype.is_floating:
+        with np.errstate(over="ignore"):
+            return np.array(elements, np.float64).astype(dtype.array_type)
+    try:
+        return np.array(elements, dtype.array_type)
+    except OverflowError as error:
+        limits = np.iinfo(dtype.name)
+        beyond = (number for number in elements if isinstance(number, int) and not limits.min <= number <= limits.max)
+        raise _type_error(next(beyond), dtype) from error
+
+
+def _string(value: JsonValue) -> bytes:
+    if isinstance(value, str):
+        try:
+            return value.encode()
+        except UnicodeEncodeError as error:
+            raise BadRequestError(f"JSON Value: {show(value)} has a surrogate without its other half") from error
+    if not (isinstance(value, dict) and is_base64_object(value)):
+        raise BadRequestError(f"JSON Value: {show(value)} not formatted correctly for base64 data")
+    try:
+        return base64.b64decode(str(value["b64"]), validate=True)
+    except (binascii.Error, ValueError) as error:  # ValueError: characters beyond ASCII
+        raise BadRequestError("Unable to base64 decode") from error
+
+
+def _type_error(value: JsonValue, dtype: DType) -> BadRequestError:
+    return BadRequestError(
+        f"JSON Value: {show(value)} Type: {json_type(value)} is not of expected type: {type_name(dtype)}"
+    )
+
+
+def tensor_to_json(alias: str, tensor: Array) -> object:
+    """Return what `orjson.dumps(..., option=OPT_SERIALIZE_NUMPY)` writes as the tensor.
+
+    Floats have the fewest digits that give the same value of their own type again. NaN and infinities become the bare
+    tokens `NaN`, `Infinity`, `-Infinity`, which orjson itself would turn into null.
+
+    Args:
+      alias: name of the output; strings of one whose name ends in `_bytes` are written in base64.
+      tensor: any shape.
+
+    Raises:
+      BadRequestError: the dtype has no JSON form, or a string is not UTF-8 and the output not marked as bytes.
+    """
+    dtype = as_dtype(tensor.dtype)
+    if dtype.name not in _JSON_TYPES:
+        raise _unwritable(dtype)
+    if dtype.name == "string":
+        write = _base64_object if alias.endswith(_BYTES_SUFFIX) else _text
+        return _map_nested(write, tensor)
+    if dtype.is_floating and not np.isfinite(tensor).all():
+        return orjson.Fragment(_with_tokens(tensor))
+    return _plain(tensor)
+
+
+def _plain(tensor: Array) -> object:
+    return np.ascontiguousarray(tensor) if tensor.ndim else tensor[()]
+
+
+def _with_tokens(tensor: Array) -> bytes:
+    """Return a float tensor as JSON in which each `null` that orjson writes is the token of the value that it hides."""
+    text = orjson.dumps(_plain(tensor), option=orjson.OPT_SERIALIZE_NUMPY)
+    hidden = tensor[~np.isfinite(tensor)].tolist()
+    tokens = [b"NaN" if number != number else b"Infinity" if number > 0 else b"-Infinity" for number in hidden]
+    first, *rest = text.split(b"null")
+    return first + b"".join(itertools.chain.from_iterable(zip(tokens, rest, strict=True)))
+
+
+def _map_nested(write: Callable[[bytes], object], tensor: Array) -> object:
+    written = np.empty(tensor.size, object)
+    written[:] = [write(element) for element in tensor.ravel().tolist()]
+    return written.reshape(tensor.shape).tolist()
+
+
+def _base64_object(value: bytes) -> object:
+    return {"b64": base64.b64encode(value).decode()}
+
+
+def _text(value: bytes) -> object:
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        raise BadRequestError(
+            "Failed to write JSON value for tensor type: string",
+            expected="UTF-8",
+            got=f"{value!r:.60}",
+            hint=f"export the output under a name that ends in {_BYTES_SUFFIX}, which is answered in base64",
+        ) from error
+
+
+def _unwritable(dtype: DType) -> BadRequestError:
+    return BadRequestError(f"Failed to write JSON value for tensor type: {type_name(dtype)}")
+
+
+def dump_json(document: object) -> bytes:
+    """Return a document as JSON; its tensors are given as `tensor_to_json` has them."""
+    return orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def shape_text(shape: Iterable[int]) -> str:
+    """Return a shape as error texts have it: `[2,3]`."""
+    return "[" + ",".join(map(str, shape)) + "]"

@@ -1,0 +1,203 @@
+"""The body of a predict request and of its answer, in row and columnar form. Pure: bytes and values only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from headrace.types import Array, Shape
+from headrace_serving.errors import BadRequestError
+from headrace_serving.json_tensor import dump_json, is_base64_object, shape_text, tensor_from_json, tensor_to_json
+from headrace_serving.json_value import JsonValue, parse_json, show
+from headrace_serving.model import Signature, TensorInfo
+
+DEFAULT_SIGNATURE = "serving_default"
+
+
+@dataclass(frozen=True, slots=True)
+class PredictRequest:
+    """A request whose tensors have the dtypes of the signature and shapes that it allows.
+
+    Attributes:
+      signature: what is to be called.
+      inputs: tensors by alias.
+      by_row: True for `instances`, answered by `predictions`; False for `inputs`, answered by `outputs`.
+    """
+
+    signature: Signature
+    inputs: dict[str, Array]
+    by_row: bool
+
+
+def parse_predict(body: bytes, signatures: Mapping[str, Signature]) -> PredictRequest:
+    """Parse a predict request.
+
+    Args:
+      body: the JSON document.
+      signatures: signatures of the model by name.
+
+    Raises:
+      BadRequestError: the document breaks a rule of the protocol or of the signature.
+      UnsupportedError: the signature has an input whose dtype has no JSON form.
+    """
+    document = parse_json(body)
+    if not isinstance(document, dict):
+        raise BadRequestError(f"JSON Value: {show(document)} Is not object")
+    signature = _signature(document, signatures)
+    if "instances" in document and "inputs" in document:
+        raise BadRequestError(
+            f"JSON Value: {show(document)} Not formatted correctly expecting only one of 'inputs' or 'instances' keys "
+            "to exist"
+        )
+    if "instances" in document:
+        inputs = _from_rows(document, document["instances"], signature.inputs)
+    elif "inputs" in document:
+        inputs = _from_columns(document["inputs"], signature.inputs)
+    else:
+        raise BadRequestError("Missing 'inputs' or 'instances' key")
+    for alias, tensor in inputs.items():
+        _check_shape(alias, tensor, signature.inputs[alias])
+    return PredictRequest(signature, inputs, "instances" in document)
+
+
+def _signature(document: dict[str, JsonValue], signatures: Mapping[str, Signature]) -> Signature:
+    name = document.get("signature_name", DEFAULT_SIGNATURE)
+    if not isinstance(name, str):
+        raise BadRequestError(
+            f"JSON Value: {show(document)} not formatted correctly. 'signature_name' key must be a string value."
+        )
+    found = signatures.get(name or DEFAULT_SIGNATURE)
+    if found is None:
+        raise BadRequestError(
+            f'Serving signature name: "{name}" not found in signature def',
+            expected="one of: " + ", ".join(sorted(signatures)),
+        )
+    return found
+
+
+def _check_shape(alias: str, tensor: Array, info: TensorInfo) -> None:
+    if not info.shape.is_compatible_with(Shape(tensor.shape)):
+        raise BadRequestError(
+            f"Input '{alias}' has a shape that the signature does not allow",
+            expected=str(info.shape),
+            got=str(Shape(tensor.shape)),
+        )
+
+
+def _from_columns(value: JsonValue, infos: Mapping[str, TensorInfo]) -> dict[str, Array]:
+    if not isinstance(value, dict) or is_base64_object(value):
+        return {
+            alias: tensor_from_json(value, info.dtype)
+            for alias, info in [_only_input("inputs is a plain value/list, but expecting an object", infos)]
+        }
+    for alias in infos:
+        if alias not in value:
+            raise BadRequestError(f"Missing named input: {alias} in 'inputs' object.")
+    return {alias: tensor_from_json(value[alias], info.dtype) for alias, info in infos.items()}
+
+
+def _only_input(complaint: str, infos: Mapping[str, TensorInfo]) -> tuple[str, TensorInfo]:
+    if len(infos) != 1:
+        raise BadRequestError(f"{complaint} as multiple input tensors required as per tensorinfo_map")
+    ((alias, info),) = infos.items()
+    return alias, info
+
+
+def _from_rows(
+    document: dict[str, JsonValue], instances: JsonValue, infos: Mapping[str, TensorInfo]
+) -> dict[str, Array]:
+    if not isinstance(instances, list):
+        raise BadRequestError(f"JSON Value: {show(document)} Excepting 'instances' to be an list/array")
+    if not instances:
+        raise BadRequestError(f"JSON Value: {show(document)} No values in 'instances' array")
+    if _names_inputs(instances[0]):
+        return _from_named_rows(instances, infos)
+    for number, row in enumerate(instances):
+        if _names_inputs(row):
+            raise BadRequestError(f"Expecting value/list but got object at item {number} of input list")
+    alias, info = _only_input("instances is a plain list, but expecting list of objects", infos)
+    return {alias: _batch(instances, info, "")}
+
+
+def _names_inputs(row: JsonValue) -> bool:
+    return isinstance(row, dict) and not is_base64_object(row)
+
+
+def _from_named_rows(instances: list[JsonValue], infos: Mapping[str, TensorInfo]) -> dict[str, Array]:
+    rows: list[dict[str, JsonValue]] = []
+    for number, row in enumerate(instances):
+        if not isinstance(row, dict) or is_base64_object(row):
+            raise BadRequestError(f"Expecting object but got list at item {number} of input list")
+        if row.keys() != infos.keys():
+            raise BadRequestError(
+                f"Failed to process element: {number} of 'instances' list. JSON object: {show(dict(row))} "
+                f"keys must be equal to: {','.join(sorted(infos))}"
+            )
+        rows.append(row)
+    return {alias: _batch([row[alias] for row in rows], info, f" key: {alias}") for alias, info in infos.items()}
+
+
+def _batch(rows: list[JsonValue], info: TensorInfo, key: str) -> Array:
+    """Return the tensor whose rows these are, or raise the error of the first row that does not fit."""
+    try:
+        return tensor_from_json(rows, info.dtype)
+    except BadRequestError as error:
+        _blame_a_row(rows, info, key)
+        raise error
+
+
+def _blame_a_row(rows: list[JsonValue], info: TensorInfo, key: str) -> None:
+    """Raise an error that names the first row at fault, if a single row is: alone, or beside the first one."""
+    expected: tuple[int, ...] | None = None
+    for number, row in enumerate(rows):
+        try:
+            shape = tensor_from_json(row, info.dtype).shape
+            _check_same_shape(expected if expected is not None else shape, shape)
+        except BadRequestError as error:
+            message = f"Failed to process element: {number}{key} of 'instances' list. Error: {error.what}"
+            raise BadRequestError(message) from error
+        expected = shape
+
+
+def _check_same_shape(expected: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    if math.prod(shape) != math.prod(expected):
+        raise BadRequestError(f"Expecting tensor size: {math.prod(expected)} but got: {math.prod(shape)}")
+    if shape != expected:
+        raise BadRequestError(f"Expecting shape {shape_text(expected)} but got: {shape_text(shape)}")
+
+
+def format_predict(outputs: Mapping[str, Array], *, by_row: bool) -> bytes:
+    """Return the answer to a predict request as JSON. A single output stands without its name.
+
+    Args:
+      outputs: tensors by alias, at least one.
+      by_row: answer with `predictions`, one item for each row; else with `outputs`, whole tensors.
+
+    Raises:
+      BadRequestError: an output has no JSON form; or, by row, outputs have no or different numbers of rows.
+    """
+    if not by_row:
+        columns = {alias: tensor_to_json(alias, tensor) for alias, tensor in outputs.items()}
+        return dump_json({"outputs": columns if len(columns) > 1 else next(iter(columns.values()))})
+    rows = _row_count(outputs)
+    if len(outputs) == 1:
+        ((alias, tensor),) = outputs.items()
+        return dump_json({"predictions": tensor_to_json(alias, tensor)})
+    items = [
+        {alias: tensor_to_json(alias, tensor[row, ...]) for alias, tensor in outputs.items()} for row in range(rows)
+    ]
+    return dump_json({"predictions": items})
+
+
+def _row_count(outputs: Mapping[str, Array]) -> int:
+    count: int | None = None
+    for alias, tensor in outputs.items():
+        if tensor.ndim == 0:
+            raise BadRequestError(f"Tensor name: {alias} has no shape information")
+        if count is not None and len(tensor) != count:
+            raise BadRequestError(f"Tensor name: {alias} has inconsistent batch size: {len(tensor)} expecting: {count}")
+        count = len(tensor)
+    if count is None:
+        raise BadRequestError("Cannot convert empty tensor map to JSON")
+    return count

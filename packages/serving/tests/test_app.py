@@ -1,0 +1,185 @@
+"""HTTP: codes, forms and limits, asked of the application itself."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import logging
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+import pytest
+
+from headrace import errors
+from headrace_serving.app import create_app, status_code
+from headrace_serving.errors import BadRequestError, RequestTooLargeError, ServableNotFoundError, UnsupportedError
+from headrace_serving.repository import ModelRepository, ModelVersion
+from headrace_serving.server import ModelServer
+
+GOOD = b'{"instances": [{"x": [1, 2], "n": 3}]}'
+PREDICT = "/v1/models/half:predict"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A response."""
+
+    code: int
+    body: bytes
+    headers: dict[bytes, bytes]
+
+    @property
+    def json(self) -> Any:
+        """The body, read as strict JSON."""
+        return orjson.loads(self.body)
+
+
+class Client:
+    """Asks an ASGI application."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    def __call__(self, verb: str, path: str, body: bytes = b"", **headers: str) -> Answer:
+        """Send a request and return the whole answer."""
+        return asyncio.run(self._ask(verb, path, body, headers))
+
+    async def _ask(self, verb: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
+        sent: list[MutableMapping[str, Any]] = []
+        scope = {
+            "type": "http",
+            "method": verb,
+            "path": path,
+            "raw_path": path.encode(),
+            "root_path": "",
+            "query_string": b"",
+            "headers": [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()],
+        }
+
+        async def receive() -> MutableMapping[str, Any]:
+            return {"type": "http.request", "body": body}
+
+        async def send(message: MutableMapping[str, Any]) -> None:
+            sent.append(message)
+
+        await self._app(scope, receive, send)
+        start, *rest = sent
+        return Answer(start["status"], b"".join(part.get("body", b"") for part in rest), dict(start["headers"]))
+
+
+@pytest.fixture(name="client")
+def _client(half: Any) -> Client:
+    return Client(create_app(ModelServer(ModelRepository([ModelVersion("half", 2, half)])), max_request_bytes=1000))
+
+
+def test_predict_status_metadata(client: Client) -> None:
+    answer = client("POST", PREDICT, GOOD)
+    assert (answer.code, answer.json) == (200, {"predictions": [{"y": 1.5, "label": "30"}]})
+    assert answer.headers[b"content-type"] == b"application/json"
+    assert client("POST", "/v1/models/half/versions/2:predict", GOOD).body == answer.body
+    assert client("POST", PREDICT, gzip.compress(GOOD), content_encoding="gzip").body == answer.body
+    assert client("GET", "/v1/models/half").json["model_version_status"][0]["state"] == "AVAILABLE"
+    assert client("GET", "/v1/models/half/versions/2/metadata").json["model_spec"]["version"] == "2"
+
+
+@pytest.mark.parametrize("path", ["/v2/health/live", "/v2/health/ready"])
+def test_health(client: Client, path: str) -> None:
+    answer = client("GET", path)
+    assert (answer.code, answer.json) == (200, {"live": True, "ready": True})
+
+
+@pytest.mark.parametrize(
+    ("verb", "path", "body", "code", "message"),
+    [
+        ("POST", PREDICT, b"", 400, "JSON Parse error: The document is empty"),
+        ("POST", PREDICT, b'{"instances": [1.]}', 400, "JSON Parse error"),
+        ("POST", PREDICT, b"[" * 900, 400, "JSON Parse error"),
+        ("POST", PREDICT, b'{"inputs": {"x": [[1, 2]], "n": [1.5]}}', 400, "JSON Value: 1.5 Type: Number is not of"),
+        (
+            "POST",
+            PREDICT,
+            b'{"inputs": {"x": [[1, 2]], "n": ["\\ud800NaN"]}, "a": NaN}',
+            400,
+            'JSON Value: "?NaN" Type',
+        ),
+        ("POST", PREDICT, b'{"signature_name": "z", "inputs": 1}', 400, 'Serving signature name: "z" not found'),
+        ("POST", PREDICT, b" " * 1001, 413, "the request is too large"),
+        ("GET", PREDICT, b"", 400, "Malformed request: GET /v1/models/half:predict"),
+        ("PUT", PREDICT, b"", 400, "Malformed request: PUT"),
+        ("POST", "/v1/models/half/metadata", b"", 400, "Malformed request: POST"),
+        ("GET", "/v1/models/half/version/5", b"", 400, "Malformed request: GET"),
+        ("GET", "/v1/models", b"", 400, "Missing model name in request."),
+        ("GET", f"/v1/models/half/versions/{2**63}", b"", 400, "Failed to convert version: "),
+        ("POST", "/v1/models/nil:predict", GOOD, 404, "Servable not found for request: Latest(nil)"),
+        ("POST", "/v1/models/half/versions/9:predict", GOOD, 404, "Servable not found for request: Specific(half, 9)"),
+        ("GET", "/v1/models/nil", b"", 404, "Could not find any versions of model nil"),
+        ("GET", "/v1/models/nil/metadata", b"", 404, "Servable not found for request: Latest(nil)"),
+        ("POST", "/v1/models/half/labels/a:predict", GOOD, 400, "Unrecognized servable version label: a"),
+        ("GET", "/", b"", 404, "Not Found: /"),
+        ("GET", "/v2/models/half", b"", 404, "Not Found: /v2/models/half"),
+        ("POST", "/v2/health/live", b"", 404, "Not Found: /v2/health/live"),
+    ],
+)
+def test_errors_are_json_and_the_next_request_passes(
+    client: Client, verb: str, path: str, body: bytes, code: int, message: str
+) -> None:
+    answer = client(verb, path, body)
+    assert (answer.code, list(answer.json), answer.json["error"][: len(message)]) == (code, ["error"], message)
+    assert answer.headers[b"content-type"] == b"application/json"
+    assert client("POST", PREDICT, GOOD).code == 200
+
+
+def test_an_encoding_that_is_not_supported(client: Client) -> None:
+    answer = client("POST", PREDICT, GOOD, content_encoding="br")
+    assert (answer.code, answer.json["error"][:17]) == (501, "Content-Encoding ")
+
+
+def test_a_failure_is_500_logged_and_told(
+    echo: Callable[..., Any], make_signature: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(x: object) -> Any:
+        raise ZeroDivisionError("oops")
+
+    model = echo("float32")
+    model.signatures["serving_default"] = make_signature({"x": ("float32", None)}, {}, fail)
+    client = Client(create_app(ModelServer(ModelRepository([ModelVersion("m", 1, model)]))))
+    answer = client("POST", "/v1/models/m:predict", b'{"inputs": 1}')
+    assert (answer.code, answer.json["error"].split("\n")[0]) == (500, "the model failed")
+    assert "ZeroDivisionError: oops" in caplog.text
+
+
+def test_a_fault_of_the_server_is_500_too(
+    half: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = ModelServer(ModelRepository([ModelVersion("half", 2, half)]))
+    monkeypatch.setattr(server, "repository", None)
+    with caplog.at_level(logging.ERROR):
+        answer = Client(create_app(server))("GET", "/v1/models/half")
+    assert (answer.code, answer.json["error"]) == (500, "internal error: AttributeError; the server's log has more")
+    assert "AttributeError" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (BadRequestError("x"), 400),
+        (errors.ShapeError("x"), 400),
+        (errors.OutOfRangeError("x"), 400),
+        (errors.DTypeError("x"), 400),
+        (errors.FailedPreconditionError("x"), 400),
+        (ServableNotFoundError("x"), 404),
+        (errors.AlreadyExistsError("x"), 409),
+        (errors.AbortedError("x"), 409),
+        (RequestTooLargeError("x"), 413),
+        (errors.CancelledError("x"), 499),
+        (errors.InternalError("x"), 500),
+        (errors.DataLossError("x"), 500),
+        (UnsupportedError("x"), 501),
+        (errors.UnavailableError("x"), 503),
+        (errors.DeadlineExceededError("x"), 504),
+    ],
+)
+def test_status_codes(error: errors.HeadraceError, code: int) -> None:
+    assert status_code(error) == code

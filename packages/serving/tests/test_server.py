@@ -1,0 +1,89 @@
+"""The calls of the server, without a transport."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import orjson
+import pytest
+
+from headrace.errors import FeedError, InternalError
+from headrace_serving.errors import ServableNotFoundError
+from headrace_serving.repository import ModelRepository, ModelSpec, ModelVersion
+from headrace_serving.server import ModelServer
+
+
+@pytest.fixture(name="server")
+def _server(half: Any) -> ModelServer:
+    return ModelServer(ModelRepository([ModelVersion("half", 2, half), ModelVersion("half", 10, None, "damaged")]))
+
+
+def test_predict(server: ModelServer) -> None:
+    answer = server.predict(ModelSpec("half"), b'{"instances": [{"x": [1, 2], "n": 3}, {"x": [5, 6], "n": 4}]}')
+    assert orjson.loads(answer) == {"predictions": [{"y": 1.5, "label": "30"}, {"y": 5.5, "label": "40"}]}
+    answer = server.predict(ModelSpec("half", 2), b'{"inputs": {"x": [[1, 2]], "n": [3]}}')
+    assert orjson.loads(answer) == {"outputs": {"y": [1.5], "label": ["30"]}}
+
+
+def test_status(server: ModelServer) -> None:
+    assert orjson.loads(server.status(ModelSpec("half"))) == {
+        "model_version_status": [
+            {"version": "10", "state": "END", "status": {"error_code": "UNKNOWN", "error_message": "damaged"}},
+            {"version": "2", "state": "AVAILABLE", "status": {"error_code": "OK", "error_message": ""}},
+        ]
+    }
+    with pytest.raises(ServableNotFoundError):
+        server.status(ModelSpec("half", 3))
+
+
+def test_metadata(make_signature: Callable[..., Any], echo: Callable[..., Any]) -> None:
+    model = echo("float32")
+    model.signatures["serving_default"] = make_signature({"x": ("float32", [None, 4])}, {"p": ("string", None)}, dict)
+    server = ModelServer(ModelRepository([ModelVersion("iris", 7, model)]))
+    dims = [{"size": "-1", "name": ""}, {"size": "4", "name": ""}]
+    signature = {
+        "inputs": {"x": {"dtype": "DT_FLOAT", "tensor_shape": {"dim": dims, "unknown_rank": False}, "name": "x:0"}},
+        "outputs": {"p": {"dtype": "DT_STRING", "tensor_shape": {"dim": [], "unknown_rank": True}, "name": "p:0"}},
+        "method_name": "tensorflow/serving/predict",
+        "defaults": {},
+    }
+    assert orjson.loads(server.metadata(ModelSpec("iris"))) == {
+        "model_spec": {"name": "iris", "signature_name": "", "version": "7"},
+        "metadata": {"signature_def": {"signature_def": {"serving_default": signature}}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("raised", "seen", "message"),
+    [
+        (FeedError("wrong feed"), FeedError, "wrong feed"),
+        (ZeroDivisionError("oops"), InternalError, r"the model failed\n.*got: +ZeroDivisionError: oops"),
+    ],
+)
+def test_a_model_that_fails(
+    make_signature: Callable[..., Any],
+    echo: Callable[..., Any],
+    raised: Exception,
+    seen: type[Exception],
+    message: str,
+) -> None:
+    def fail(x: object) -> Any:
+        raise raised
+
+    model = echo("float32")
+    model.signatures["serving_default"] = make_signature({"x": ("float32", None)}, {}, fail)
+    server = ModelServer(ModelRepository([ModelVersion("m", 1, model)]))
+    with pytest.raises(seen, match=message):
+        server.predict(ModelSpec("m"), b'{"inputs": 1}')
+
+
+def test_many_threads_get_their_own_answers(server: ModelServer) -> None:
+    def ask(number: int) -> object:
+        body = orjson.dumps({"instances": [{"x": [number, number], "n": number}]})
+        return orjson.loads(server.predict(ModelSpec("half"), body))
+
+    with ThreadPoolExecutor(8) as threads:
+        answers = list(threads.map(ask, range(200)))
+    assert answers == [{"predictions": [{"y": float(n), "label": str(n * 10)}]} for n in range(200)]
