@@ -1,0 +1,235 @@
+"""Random graphs both ways: ours in TensorFlow and TensorFlow's here, with equal values and equal gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+import headrace as hr
+from oracle.recipes import Recipe, recipe
+
+Values = list[npt.NDArray[Any]]
+Action = Callable[..., Any]
+TOLERANCE: Mapping[str, tuple[float, float]] = {"float32": (2e-4, 2e-5), "float64": (1e-9, 1e-11)}
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One random graph whose values or gradients differ.
+
+    Attributes:
+      seed: makes the graph again.
+      direction: "ours in TensorFlow" or "TensorFlow's here".
+      what: which value differs, and by how much; or the error.
+    """
+
+    seed: int
+    direction: str
+    what: str
+
+
+def filters(channels: int, dtype: str) -> npt.NDArray[Any]:
+    """Return the filter `[2, 2, channels, 2]` of every convolution."""
+    return np.linspace(-0.4, 0.5, 8 * channels).reshape(2, 2, channels, 2).astype(dtype)
+
+
+def ours(dtype: str) -> dict[str, Action]:
+    """Return what each step of a recipe means here."""
+    return {
+        "tanh": hr.tanh,
+        "sigmoid": hr.sigmoid,
+        "negative": lambda x: -x,
+        "square": hr.square,
+        "relu": hr.nn.relu,
+        "exp": hr.exp,
+        "log1p_square": lambda x: hr.log(1 + hr.square(x)),
+        "sqrt_square": lambda x: hr.sqrt(0.5 + hr.square(x)),
+        "add": lambda x, y: x + y,
+        "subtract": lambda x, y: x - y,
+        "multiply": lambda x, y: x * y,
+        "divide_safely": lambda x, y: x / (1 + hr.square(y)),
+        "maximum": hr.maximum,
+        "minimum": hr.minimum,
+        "where_greater": lambda x, y: hr.where(x > y, hr.tanh(x) + y, y - x),
+        "sum": lambda x, axis, keep: hr.sum(x, axis=axis, keepdims=keep),
+        "mean": lambda x, axis, keep: hr.mean(x, axis=axis, keepdims=keep),
+        "max": lambda x, axis, keep: hr.max(x, axis=axis, keepdims=keep),
+        "reshape": hr.reshape,
+        "transpose": hr.transpose,
+        "concat": lambda x, y, axis: hr.concat([x, y], axis=axis),
+        "stack": lambda x, y, axis: hr.stack([x, y], axis=axis),
+        "slice": lambda x, begin, size: x[begin : begin + size],
+        "strided": lambda x: x[::2],
+        "gather": lambda x, rows: hr.gather(x, list(rows)),
+        "tile": lambda x, times: hr.tile(x, list(times)),
+        "expand_dims": lambda x, axis: hr.expand_dims(x, axis),
+        "split": lambda x, part: hr.split(x, 2)[part],
+        "matmul": lambda x, y, left, right: hr.matmul(x, y, transpose_a=left, transpose_b=right),
+        "softmax": hr.nn.softmax,
+        "cross_entropy": lambda x, labels: hr.nn.sparse_softmax_cross_entropy(
+            labels=np.array(labels, np.int32), logits=x
+        ),
+        "max_pool": lambda x: hr.nn.max_pool(x, 2, strides=2, padding="VALID"),
+        "conv2d": lambda x, channels: hr.nn.conv2d(x, filters(channels, dtype), strides=1, padding="SAME"),
+    }
+
+
+def theirs(dtype: str) -> dict[str, Action]:
+    """Return what each step of a recipe means in TensorFlow."""
+    return {
+        "tanh": tf.tanh,
+        "sigmoid": tf.sigmoid,
+        "negative": lambda x: -x,
+        "square": tf.square,
+        "relu": tf.nn.relu,
+        "exp": tf.exp,
+        "log1p_square": lambda x: tf.math.log(1 + tf.square(x)),
+        "sqrt_square": lambda x: tf.sqrt(0.5 + tf.square(x)),
+        "add": lambda x, y: x + y,
+        "subtract": lambda x, y: x - y,
+        "multiply": lambda x, y: x * y,
+        "divide_safely": lambda x, y: x / (1 + tf.square(y)),
+        "maximum": tf.maximum,
+        "minimum": tf.minimum,
+        "where_greater": lambda x, y: tf.where(x > y, tf.tanh(x) + y, y - x),
+        "sum": lambda x, axis, keep: tf.reduce_sum(x, axis=axis, keepdims=keep),
+        "mean": lambda x, axis, keep: tf.reduce_mean(x, axis=axis, keepdims=keep),
+        "max": lambda x, axis, keep: tf.reduce_max(x, axis=axis, keepdims=keep),
+        "reshape": tf.reshape,
+        "transpose": tf.transpose,
+        "concat": lambda x, y, axis: tf.concat([x, y], axis=axis),
+        "stack": lambda x, y, axis: tf.stack([x, y], axis=axis),
+        "slice": lambda x, begin, size: x[begin : begin + size],
+        "strided": lambda x: x[::2],
+        "gather": lambda x, rows: tf.gather(x, list(rows)),
+        "tile": lambda x, times: tf.tile(x, list(times)),
+        "expand_dims": lambda x, axis: tf.expand_dims(x, axis),
+        "split": lambda x, part: tf.split(x, 2)[part],
+        "matmul": lambda x, y, left, right: tf.matmul(x, y, transpose_a=left, transpose_b=right),
+        "softmax": tf.nn.softmax,
+        "cross_entropy": lambda x, labels: tf.nn.sparse_softmax_cross_entropy_with_logits(
+            labels=np.array(labels, np.int32), logits=x
+        ),
+        "max_pool": lambda x: tf.nn.max_pool2d(x, 2, strides=2, padding="VALID"),
+        "conv2d": lambda x, channels: tf.nn.conv2d(x, filters(channels, dtype), strides=1, padding="SAME"),
+    }
+
+
+def follow(plan: Recipe, actions: Mapping[str, Action], inputs: list[Any]) -> list[Any]:
+    """Build the graph of a recipe on its inputs and return the values to compare."""
+    values = list(inputs)
+    for step in plan.steps:
+        values.append(actions[step.op](*(values[index] for index in step.inputs), *step.options))
+    return [values[index] for index in plan.outputs]
+
+
+def feeds(plan: Recipe, seed: int) -> Values:
+    """Return values for a recipe's inputs."""
+    numbers = np.random.default_rng(seed)
+    return [numbers.uniform(-1, 1, shape).astype(plan.dtype) for shape in plan.inputs]
+
+
+def build_ours(plan: Recipe) -> tuple[Any, list[Any], list[Any], list[Any]]:
+    """Return our graph of a recipe: the graph, its inputs, its outputs and the gradients of the inputs."""
+    graph = hr.Graph()
+    with graph.as_default():
+        inputs = [hr.placeholder(plan.dtype, shape, name=f"input_{i}") for i, shape in enumerate(plan.inputs)]
+        outputs = follow(plan, ours(plan.dtype), inputs)
+        total = hr.add_n([hr.mean(output) for output in outputs])
+        gradients = hr.gradients(total, inputs)
+    return graph, inputs, outputs, gradients
+
+
+def build_theirs(plan: Recipe) -> tuple[Any, list[Any], list[Any], list[Any]]:
+    """Return TensorFlow's graph of a recipe, in the same parts."""
+    graph = tf.Graph()
+    with graph.as_default():
+        inputs = [tf.compat.v1.placeholder(plan.dtype, shape, name=f"input_{i}") for i, shape in enumerate(plan.inputs)]
+        outputs = follow(plan, theirs(plan.dtype), inputs)
+        total = tf.add_n([tf.reduce_mean(output) for output in outputs])
+        gradients = tf.gradients(total, inputs)
+    return graph, inputs, outputs, gradients
+
+
+def run_ours(graph: Any, fetches: list[str], fed: Mapping[str, npt.NDArray[Any]]) -> Values:
+    """Run tensors of our graph by name."""
+    with hr.Session(graph) as session:
+        return list(session.run(fetches, feeds=dict(fed)))
+
+
+def run_theirs(graph: Any, fetches: list[str], fed: Mapping[str, npt.NDArray[Any]]) -> Values:
+    """Run tensors of TensorFlow's graph by name."""
+    with tf.compat.v1.Session(graph=graph) as session:
+        return list(session.run(fetches, feed_dict=dict(fed)))
+
+
+def difference(names: list[str], got: Values, wanted: Values, dtype: str) -> str | None:
+    """Return where two lists of values differ beyond rounding, or None."""
+    relative, absolute = TOLERANCE[dtype]
+    for name, a, b in zip(names, got, wanted, strict=True):
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return f"{name}: {a.dtype}{list(a.shape)} here, {b.dtype}{list(b.shape)} there"
+        if not np.allclose(a, b, relative, absolute, equal_nan=True):
+            return f"{name}: values differ by up to {np.nanmax(np.abs(a - b)):.3g}"
+    return None
+
+
+def ours_in_tensorflow(seed: int) -> str | None:
+    """Build here, run there: values, our gradient operations, and TensorFlow's own gradients of the imported graph."""
+    plan = recipe(seed)
+    graph, inputs, outputs, gradients = build_ours(plan)
+    known = [gradient for gradient in gradients if gradient is not None]
+    names = [tensor.name for tensor in [*outputs, *known]]
+    fed = {tensor.name: value for tensor, value in zip(inputs, feeds(plan, seed), strict=True)}
+    here = run_ours(graph, names, fed)
+    imported = tf.Graph()
+    with imported.as_default():
+        definition = tf.compat.v1.GraphDef.FromString(hr.export_graph_def(graph))
+        tf.import_graph_def(definition, name="")
+        reached = [imported.get_tensor_by_name(tensor.name) for tensor in outputs]
+        sources = [imported.get_tensor_by_name(tensor.name) for tensor in inputs]
+        own = tf.gradients(tf.add_n([tf.reduce_mean(tensor) for tensor in reached]), sources)
+    if [gradient is None for gradient in own] != [gradient is None for gradient in gradients]:
+        return "the systems disagree on which inputs are connected"
+    there = run_theirs(imported, names, fed)
+    found = difference(names, here, there, plan.dtype)
+    if found is None:
+        own_names = [gradient.name for gradient in own if gradient is not None]
+        own_values = run_theirs(imported, own_names, fed)
+        found = difference(own_names, here[len(outputs) :], own_values, plan.dtype)
+    return found
+
+
+def tensorflow_here(seed: int) -> str | None:
+    """Build there, with TensorFlow's gradient operations, and run here."""
+    plan = recipe(seed)
+    graph, inputs, outputs, gradients = build_theirs(plan)
+    names = [tensor.name for tensor in [*outputs, *(gradient for gradient in gradients if gradient is not None)]]
+    fed = {tensor.name: value for tensor, value in zip(inputs, feeds(plan, seed), strict=True)}
+    there = run_theirs(graph, names, fed)
+    imported = hr.import_graph_def(graph.as_graph_def().SerializeToString())
+    return difference(names, run_ours(imported, names, fed), there, plan.dtype)
+
+
+DIRECTIONS: Mapping[str, Callable[[int], str | None]] = {
+    "ours in TensorFlow": ours_in_tensorflow,
+    "TensorFlow's here": tensorflow_here,
+}
+
+
+def compare(direction: str, count: int) -> list[Difference]:
+    """Try `count` random graphs in one direction and return those that differ."""
+    found = []
+    for seed in range(count):
+        try:
+            what = DIRECTIONS[direction](seed)
+        except Exception as error:  # an error in either system is a difference to report, not the end of the run
+            what = f"{type(error).__name__}: {error}"
+        if what is not None:
+            found.append(Difference(seed, direction, what))
+    return found
