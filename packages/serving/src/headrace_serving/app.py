@@ -1,8 +1,8 @@
 """The HTTP adapter: a FastAPI application around a `ModelServer`.
 
 FastAPI carries the health routes. TensorFlow Serving's routes stay out of its routing and validation, which cost
-several times what a small prediction does: they are one ASGI callable that answers whatever no other route takes, so that
-every answer, to unknown paths as well, has the protocol's form.
+several times what a small prediction does: they are one ASGI callable that answers whatever no other route takes, so
+that every answer, to unknown paths as well, has the protocol's form.
 """
 
 from __future__ import annotations

@@ -1,0 +1,111 @@
+"""A served process: where it listens, and how it ends."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from headrace_serving.listen import listen, url_of
+
+SERVE_A_MODEL_THAT_WAITS = """
+import sys
+from types import SimpleNamespace
+import numpy as np
+from headrace.types import Shape, float32
+from headrace_serving import ModelRepository, ModelServer, ModelVersion, create_app
+from headrace_serving.listen import listen, run, url_of
+
+class WaitForPipe:
+    inputs = outputs = {"x": SimpleNamespace(dtype=float32, shape=Shape(), name="x:0")}
+    def __call__(self, x):
+        print("predicting", flush=True)
+        with open(sys.argv[1]) as pipe:
+            return {"x": x + np.float32(pipe.read())}
+
+model = SimpleNamespace(signatures={"serving_default": WaitForPipe()})
+app = create_app(ModelServer(ModelRepository([ModelVersion("wait", 1, model)])))
+listener = listen("127.0.0.1", 0)
+run(app, listener, lambda: print(url_of(listener), flush=True))
+print("ended", flush=True)
+"""
+
+
+@pytest.fixture(name="pipe")
+def _pipe(tmp_path: Path) -> Path:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    return pipe
+
+
+@pytest.fixture(name="process")
+def _process(pipe: Path) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-c", SERVE_A_MODEL_THAT_WAITS, str(pipe)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+        process.kill()
+
+
+def _line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def _predict(url: str) -> tuple[int, bytes]:
+    address = urlsplit(url)
+    assert address.hostname is not None
+    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=30)
+    try:
+        connection.request("POST", "/v1/models/wait:predict", b'{"inputs": 1}')
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_requests_that_were_taken_are_answered_before_the_end(
+    process: subprocess.Popen[str], pipe: Path, number: signal.Signals
+) -> None:
+    url = _line(process)
+    with ThreadPoolExecutor(1) as thread:
+        answer = thread.submit(_predict, url)
+        assert _line(process) == "predicting"
+        process.send_signal(number)
+        pipe.write_text("41")
+        assert answer.result(30) == (200, b'{"outputs":42.0}')
+    assert _line(process) == "ended"
+    assert process.wait(30) == 0
+
+
+def test_a_server_without_requests_ends_at_once(process: subprocess.Popen[str]) -> None:
+    _line(process)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0
+
+
+def test_the_address_is_taken() -> None:
+    with listen("127.0.0.1", 0) as listener:
+        port = listener.getsockname()[1]
+        assert url_of(listener) == f"http://127.0.0.1:{port}"
+        with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1 port {port}: "):
+            listen("127.0.0.1", port)
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="needs IPv6")
+def test_ipv6() -> None:
+    try:
+        listener = listen("::1", 0)
+    except OSError:
+        pytest.skip("the loopback interface has no IPv6 address")
+    with listener:
+        assert url_of(listener) == f"http://[::1]:{listener.getsockname()[1]}"
