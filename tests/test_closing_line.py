@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import runpy
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 
-SCRIPT = Path(__file__).parent.parent / "tools" / "closing_line.py"
-closing_line: Callable[[str, int], str] = runpy.run_path(str(SCRIPT))["closing_line"]
+from closing_line import closing_line
+
 PASSED = "\x1b[32m======= \x1b[1m12 passed\x1b[0m, 2 skipped in 3.50s (0:00:03) =======\x1b[0m\n"
 
 

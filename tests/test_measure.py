@@ -1,0 +1,62 @@
+"""The measuring tools find what they look for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from measure import hard_cases, raise_sites
+from measure.report import Row, report
+from oracle.recipes import recipe
+
+MODULE = """
+def f(x):
+    if x == 1:
+        raise errors.ShapeError("bad", expected="[2]", got="[3]", hint="reshape")
+    if x == 2:
+        raise ShapeError(
+            "bad",
+            got="[3]",
+        ).at("here")
+    if x == 3:
+        raise KeyError(x)
+    raise
+"""
+
+
+def test_raise_sites_of_our_errors_are_found_with_the_fields_they_lack(tmp_path: Path) -> None:
+    (tmp_path / "module.py").write_text(MODULE)
+    first, second = raise_sites.sites(tmp_path, frozenset({"ShapeError"}))
+    assert (first.first, first.last, first.missing) == (4, 4, ())
+    assert (second.first, second.last, second.missing) == (6, 9, ("expected", "hint"))
+
+
+def test_raises_without_a_message_are_found(tmp_path: Path) -> None:
+    text = "with pytest.raises(ValueError):\n    f()\nwith pytest.raises(ValueError, match='x'):\n    f()\n"
+    (tmp_path / "test_f.py").write_text(text)
+    assert raise_sites.unmatched(tmp_path) == ["test_f.py:1"]
+
+
+def test_a_hard_case_counts_once_one_of_its_operations_exists() -> None:
+    assert hard_cases.cases(frozenset({"FloorDiv", "Cumsum"}), frozenset({"Adam"})) == ["O07", "O09", "O53", "T01"]
+    assert hard_cases.cases(frozenset(), frozenset()) == []
+
+
+@pytest.mark.parametrize(("holds", "code"), [(True, 0), (False, 1)])
+def test_report_fails_when_a_row_falls_short(
+    holds: bool, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "rows.json"
+    assert report([Row("size", "< 2", "1", holds)], file) == code
+    assert json.loads(file.read_text())[0]["holds"] is holds
+    assert ("FALLS SHORT" in capsys.readouterr().out) is not holds
+
+
+def test_a_recipe_follows_from_its_seed_and_uses_only_earlier_values() -> None:
+    plan = recipe(5)
+    assert plan == recipe(5)
+    assert plan != recipe(6)
+    for number, step in enumerate(plan.steps, start=len(plan.inputs)):
+        assert all(index < number for index in step.inputs)
