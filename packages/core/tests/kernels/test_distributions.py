@@ -19,7 +19,7 @@ from headrace.kernels.philox import CHUNK, PhiloxState
 GOLDEN = json.loads((Path(__file__).parent / "goldens" / "random_numbers.json").read_text(encoding="utf-8"))["cases"]
 FLOATS = [np.float16, ml_dtypes.bfloat16, np.float32, np.float64]
 ULPS_FROM_TENSORFLOW = {"float16": 0, "bfloat16": 0, "float32": 2, "float64": 3}
-Distribution = Callable[[PhiloxState, tuple[int, ...], Any], np.ndarray]
+Distribution = Callable[..., np.ndarray]
 CONTINUOUS: list[Distribution] = [distributions.uniform, distributions.normal, distributions.truncated_normal]
 
 
@@ -206,3 +206,23 @@ def test_categorical_follows_the_logits_and_never_draws_what_is_not_finite(dtype
 def test_categorical_without_a_finite_logit_gives_the_number_of_classes() -> None:
     logits = np.array([[-np.inf, np.nan], [0.0, -np.inf]], np.float32)
     assert distributions.categorical(PhiloxState(1, 1), logits, 3, np.int64).tolist() == [[2, 2, 2], [0, 0, 0]]
+
+
+@pytest.mark.parametrize("size", [1, 4 * CHUNK + 3])
+@pytest.mark.parametrize("draw", CONTINUOUS)
+def test_numbers_are_written_where_they_are_wanted(draw: Distribution, size: int) -> None:
+    for dtype in FLOATS:
+        memory = np.zeros(size + 2, dtype)
+        result = draw(PhiloxState(3, 9), (size,), dtype, memory[1:-1])
+        assert np.shares_memory(result, memory)
+        assert np.array_equal(memory[1:-1], draw(PhiloxState(3, 9), (size,), dtype))
+        assert memory[0] == memory[-1] == 0
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_integers_are_written_where_they_are_wanted(dtype: Any) -> None:
+    memory = np.zeros((3, 5), dtype)
+    assert distributions.uniform_int(PhiloxState(3, 9), (3, 5), 5, 9, dtype, memory) is not None
+    assert np.array_equal(memory, distributions.uniform_int(PhiloxState(3, 9), (3, 5), 5, 9, dtype))
+    distributions.uniform_full_int(PhiloxState(3, 9), (3, 5), dtype, memory)
+    assert np.array_equal(memory, distributions.uniform_full_int(PhiloxState(3, 9), (3, 5), dtype))

@@ -12,7 +12,6 @@ Source: TensorFlow ``tensorflow/core/lib/random/random_distributions.h``, ``kern
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -42,16 +41,20 @@ _TRUNCATE_AT = 2.0
 _FLOAT32 = np.dtype(np.float32)
 _FLOAT64 = np.dtype(np.float64)
 _BITS: dict[np.dtype[Any], int] = {np.dtype(np.float16): 10, np.dtype(ml_dtypes.bfloat16): 7, _FLOAT32: 23}
+Out = NDArray[Any] | None
+"""Where to write a result: a C-contiguous array of its shape and dtype, or None for a new one."""
+
 _Planes = tuple[NDArray[np.uint64], NDArray[np.uint64]]
 
 
-def uniform(state: PhiloxState, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+def uniform(state: PhiloxState, shape: tuple[int, ...], dtype: DTypeLike, out: Out = None) -> NDArray[Any]:
     """Draw from [0, 1): multiples of the dtype's spacing just below 2, all equally likely.
 
     Args:
       state: where in the stream to start.
       shape: of the result.
       dtype: float16, bfloat16, float32 (10, 7, 23 random bits; one word an element) or float64 (52; two words).
+      out: see `Out`.
 
     Returns:
       Array of `shape` and `dtype`.
@@ -63,24 +66,26 @@ def uniform(state: PhiloxState, shape: tuple[int, ...], dtype: DTypeLike) -> NDA
     dtype = np.dtype(dtype)
     if dtype == _FLOAT64:
 
-        def from_planes(planes: _Planes, out: NDArray[Any]) -> None:
-            _interleave(_fraction64(planes), out)
+        def from_planes(planes: _Planes, values: NDArray[Any]) -> None:
+            _interleave(_fraction64(planes), values)
 
-        return _fill_planes(state, shape, dtype, 2, from_planes)
+        return _fill_planes(state, shape, dtype, 2, out, from_planes)
 
     bits = _BITS[dtype]
     mask = np.uint32((1 << bits) - 1)
     scale = np.array(2.0**-bits, dtype)
 
-    def from_words(words: NDArray[np.uint32], out: NDArray[Any]) -> None:
+    def from_words(words: NDArray[np.uint32], values: NDArray[Any]) -> None:
         np.bitwise_and(words, mask, out=words)
-        np.copyto(out, words.view(np.int32), casting="unsafe")  # from int32: unsigned conversion is slow on x86
-        np.multiply(out, scale, out=out)
+        np.copyto(values, words.view(np.int32), casting="unsafe")  # from int32: unsigned conversion is slow on x86
+        np.multiply(values, scale, out=values)
 
-    return _fill_words(state, shape, dtype, from_words)
+    return _fill_words(state, shape, dtype, out, from_words)
 
 
-def uniform_int(state: PhiloxState, shape: tuple[int, ...], low: int, high: int, dtype: DTypeLike) -> NDArray[Any]:
+def uniform_int(
+    state: PhiloxState, shape: tuple[int, ...], low: int, high: int, dtype: DTypeLike, out: Out = None
+) -> NDArray[Any]:
     """Draw integers from [low, high) as `low + bits mod (high - low)`.
 
     The remainder favours small values by up to (high - low) / 2**32 (int32) or / 2**64 (int64), as TensorFlow's does.
@@ -91,25 +96,27 @@ def uniform_int(state: PhiloxState, shape: tuple[int, ...], low: int, high: int,
       low: inclusive, representable in `dtype`.
       high: exclusive, above `low`, representable in `dtype`.
       dtype: int32 (one word an element) or int64 (two words, the low one first).
+      out: see `Out`.
 
     Returns:
       Array of `shape` and `dtype`.
     """
     dtype = np.dtype(dtype)
     unsigned = np.dtype(f"u{dtype.itemsize}").type
-    values = uniform_full_int(state, shape, unsigned)
+    values = uniform_full_int(state, shape, unsigned, None if out is None else out.view(unsigned))
     np.remainder(values, unsigned(high - low), out=values)
     np.add(values, unsigned(low % (1 << 8 * dtype.itemsize)), out=values)
     return values.view(dtype)
 
 
-def uniform_full_int(state: PhiloxState, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+def uniform_full_int(state: PhiloxState, shape: tuple[int, ...], dtype: DTypeLike, out: Out = None) -> NDArray[Any]:
     """Draw integers from the whole range of their type.
 
     Args:
       state: where in the stream to start.
       shape: of the result.
       dtype: int32, uint32 (one word an element), int64 or uint64 (two words, the low one first).
+      out: see `Out`.
 
     Returns:
       Array of `shape` and `dtype`.
@@ -117,21 +124,21 @@ def uniform_full_int(state: PhiloxState, shape: tuple[int, ...], dtype: DTypeLik
     dtype = np.dtype(dtype)
     if dtype.itemsize == 4:
 
-        def from_words(words: NDArray[np.uint32], out: NDArray[Any]) -> None:
-            out[:] = words
+        def from_words(words: NDArray[np.uint32], values: NDArray[Any]) -> None:
+            values[:] = words.view(dtype)
 
-        return _fill_words(state, shape, np.dtype(np.uint32), from_words).view(dtype)
+        return _fill_words(state, shape, dtype, out, from_words)
 
-    def from_planes(planes: _Planes, out: NDArray[Any]) -> None:
+    def from_planes(planes: _Planes, values: NDArray[Any]) -> None:
         even, odd = planes
         np.left_shift(odd, np.uint64(32), out=odd)
         np.bitwise_or(even, odd, out=even)
-        _interleave(even, out)
+        _interleave(even.view(dtype), values)
 
-    return _fill_planes(state, shape, np.dtype(np.uint64), 2, from_planes).view(dtype)
+    return _fill_planes(state, shape, dtype, 2, out, from_planes)
 
 
-def normal(state: PhiloxState, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+def normal(state: PhiloxState, shape: tuple[int, ...], dtype: DTypeLike, out: Out = None) -> NDArray[Any]:
     """Draw from the normal distribution of mean 0 and standard deviation 1, by the Box-Muller transform.
 
     Args:
@@ -139,6 +146,7 @@ def normal(state: PhiloxState, shape: tuple[int, ...], dtype: DTypeLike) -> NDAr
       shape: of the result.
       dtype: float16, bfloat16 (both rounded from the float32 result), float32 (four elements a block; |value| <= 5.68)
         or float64 (two elements a block).
+      out: see `Out`.
 
     Returns:
       Array of `shape` and `dtype`.
@@ -150,13 +158,13 @@ def normal(state: PhiloxState, shape: tuple[int, ...], dtype: DTypeLike) -> NDAr
     dtype = np.dtype(dtype)
     per_block = 2 if dtype == _FLOAT64 else 4
 
-    def from_planes(planes: _Planes, out: NDArray[Any]) -> None:
-        _interleave(_normals(planes, dtype), out)
+    def from_planes(planes: _Planes, values: NDArray[Any]) -> None:
+        _interleave(_normals(planes, dtype), values)
 
-    return _fill_planes(state, shape, dtype, per_block, from_planes)
+    return _fill_planes(state, shape, dtype, per_block, out, from_planes)
 
 
-def truncated_normal(state: PhiloxState, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+def truncated_normal(state: PhiloxState, shape: tuple[int, ...], dtype: DTypeLike, out: Out = None) -> NDArray[Any]:
     """Draw from the standard normal distribution, given that the absolute value is below 2: values outside are redrawn.
 
     Elements come in groups, as many as a block gives. Each group has its own stretch of the stream, 256 words an
@@ -166,6 +174,7 @@ def truncated_normal(state: PhiloxState, shape: tuple[int, ...], dtype: DTypeLik
       state: where in the stream to start.
       shape: of the result.
       dtype: float16, bfloat16 (accepted in float32, then rounded, so 2.0 can occur), float32 or float64.
+      out: see `Out`.
 
     Returns:
       Array of `shape` and `dtype`.
@@ -173,13 +182,11 @@ def truncated_normal(state: PhiloxState, shape: tuple[int, ...], dtype: DTypeLik
     dtype = np.dtype(dtype)
     per_group = 2 if dtype == _FLOAT64 else 4
     stride = per_group * _RESERVED_SAMPLES // 4
-    size = math.prod(shape)
-    groups = -(-size // per_group)
-    values = np.empty((groups, per_group), dtype)
-    for first in range(0, groups, CHUNK // 2):
-        chunk = values[first : first + CHUNK // 2]
-        _fill_truncated(state.skip(first * stride), stride, chunk)
-    return values.reshape(-1)[:size].reshape(shape)
+
+    def from_stretches(chunk: PhiloxState, values: NDArray[Any]) -> None:
+        _fill_truncated(chunk, stride, values)
+
+    return _fill(state, shape, dtype, per_group, out, from_stretches, CHUNK // 2, stride)
 
 
 def permutation(state: PhiloxState, size: int) -> NDArray[np.int64]:
@@ -279,14 +286,18 @@ def _fill_words(
     state: PhiloxState,
     shape: tuple[int, ...],
     dtype: np.dtype[Any],
+    out: Out,
     convert: Callable[[NDArray[np.uint32], NDArray[Any]], None],
 ) -> NDArray[Any]:
-    """Make one element of each word, in stream order; `convert(words, out)`, both `[blocks, 4]`, may change words."""
+    """Make one element of each word, in stream order.
 
-    def convert_chunk(chunk: PhiloxState, count: int, out: NDArray[Any]) -> None:
-        convert(philox_words(chunk, count), out)
+    `convert(words, values)` gets both as `[blocks, 4]` and may change the words.
+    """
 
-    return _fill(state, shape, dtype, 4, CHUNK, convert_chunk)
+    def convert_chunk(chunk: PhiloxState, values: NDArray[Any]) -> None:
+        convert(philox_words(chunk, len(values)), values)
+
+    return _fill(state, shape, dtype, 4, out, convert_chunk, CHUNK)
 
 
 def _fill_planes(
@@ -294,33 +305,43 @@ def _fill_planes(
     shape: tuple[int, ...],
     dtype: np.dtype[Any],
     per_block: int,
+    out: Out,
     convert: Callable[[_Planes, NDArray[Any]], None],
 ) -> NDArray[Any]:
-    """Make `per_block` elements of each block; `convert(planes, out)`, out `[blocks, per_block]`, may change planes."""
+    """Make `per_block` elements of each block.
 
-    def convert_chunk(chunk: PhiloxState, count: int, out: NDArray[Any]) -> None:
-        convert(philox_planes(chunk, np.arange(count, dtype=np.uint64)), out)
+    `convert(planes, values)` gets `values` as `[blocks, per_block]` and may change the planes.
+    """
+
+    def convert_chunk(chunk: PhiloxState, values: NDArray[Any]) -> None:
+        convert(philox_planes(chunk, np.arange(len(values), dtype=np.uint64)), values)
 
     # Half a chunk: the float64 intermediates of these conversions need room in the cache too.
-    return _fill(state, shape, dtype, per_block, CHUNK // 2, convert_chunk)
+    return _fill(state, shape, dtype, per_block, out, convert_chunk, CHUNK // 2)
 
 
 def _fill(
     state: PhiloxState,
     shape: tuple[int, ...],
     dtype: np.dtype[Any],
-    per_block: int,
+    per_group: int,
+    out: Out,
+    convert_chunk: Callable[[PhiloxState, NDArray[Any]], None],
     chunk_size: int,
-    convert_chunk: Callable[[PhiloxState, int, NDArray[Any]], None],
+    stride: int = 1,
 ) -> NDArray[Any]:
-    values = np.empty(shape, dtype)
-    flat = values.reshape(-1)
-    for chunk, first, count in state_chunks(state, -(-flat.size // per_block), chunk_size):
-        target = flat[first * per_block : (first + count) * per_block]
-        if target.size == count * per_block:
-            convert_chunk(chunk, count, target.reshape(count, per_block))
-        else:  # the last block gives more than is left to fill
-            whole = np.empty((count, per_block), dtype)
-            convert_chunk(chunk, count, whole)
+    """Make the elements in groups of `per_group`, `chunk_size` groups at a time, each from its own `stride` blocks.
+
+    `convert_chunk(chunk, values)` fills `values`, `[groups, per_group]`, from the state of the chunk.
+    """
+    result = np.empty(shape, dtype) if out is None else out
+    flat = result.reshape(-1)
+    for chunk, first, count in state_chunks(state, -(-flat.size // per_group), chunk_size, stride):
+        target = flat[first * per_group : (first + count) * per_group]
+        if target.size == count * per_group:
+            convert_chunk(chunk, target.reshape(count, per_group))
+        else:  # the last group gives more than is left to fill
+            whole = np.empty((count, per_group), dtype)
+            convert_chunk(chunk, whole)
             target[:] = whole.reshape(-1)[: target.size]
-    return values
+    return result

@@ -167,10 +167,22 @@ def philox_planes(state: PhiloxState, offsets: NDArray[np.uint64]) -> tuple[NDAr
     return even, odd
 
 
-def state_chunks(state: PhiloxState, blocks: int, chunk: int = CHUNK) -> Iterator[tuple[PhiloxState, int, int]]:
-    """Cut `blocks` blocks into cache-sized pieces: yield (state of the piece, its first block, its length)."""
-    for first in range(0, blocks, chunk):
-        yield state.skip(first), first, min(chunk, blocks - first)
+def state_chunks(
+    state: PhiloxState, count: int, chunk: int = CHUNK, stride: int = 1
+) -> Iterator[tuple[PhiloxState, int, int]]:
+    """Cut work into cache-sized pieces.
+
+    Args:
+      state: where the work starts.
+      count: pieces of work, each of which takes `stride` blocks of the stream.
+      chunk: the largest number of them to do at a time.
+      stride: blocks.
+
+    Yields:
+      The state at which the next chunk starts, its first piece of work, and its number of them.
+    """
+    for first in range(0, count, chunk):
+        yield state.skip(first * stride), first, min(chunk, count - first)
 
 
 @lru_cache(maxsize=1024)
