@@ -1,0 +1,446 @@
+"""Random numbers that are a pure function of a seed, a vector of two integers; also what all random operations share.
+
+Equal seeds give equal numbers: on every device, whatever the number of threads, at every execution.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from headrace.errors import DTypeError, ShapeError
+from headrace.graph import attr
+from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
+from headrace.graph.op_def import InferenceContext, register_op
+from headrace.graph.operation import Tensor
+from headrace.types import DType, DTypeLike, Shape, as_dtype, float32, int32, int64, uint32, uint64
+
+__all__ = [
+    "stateless_categorical",
+    "stateless_normal",
+    "stateless_randint",
+    "stateless_truncated_normal",
+    "stateless_uniform",
+]
+
+SCALAR = Shape([])
+_PAIR = Shape([2])
+_INDEX = attr.type(int32, int64)
+_ANY_INT = attr.type(int32, int64, uint32, uint64)
+_FULL_INT = attr.type(int32, int64, uint32, uint64, default=uint64)
+_FLOAT = attr.type(*(attr.floating.allowed or ()), default=float32)
+_SEED_TYPE = attr.type(int32, int64, default=int64)
+_SHAPE_TYPE = attr.type(int32, int64, default=int32)
+_STATE = {"key": "uint64", "counter": "uint64", "alg": "int32"}
+
+
+def check_input(op: InferenceContext, index: int, name: str, expected: Shape) -> None:
+    """Raise ShapeError if an input of this name cannot have the expected shape."""
+    given = op.inputs[index].shape
+    if not given.is_compatible_with(expected):
+        raise ShapeError(
+            f"{op.type} '{op.name}' takes its {name} in another shape",
+            expected=f"{name} {expected}",
+            got=f"{name} {given}",
+        )
+
+
+def wanted_shape(op: InferenceContext) -> list[Shape]:
+    """The shape that input 0 asks for; raises ShapeError for a negative size."""
+    check_input(op, 0, "shape", Shape([None]))
+    value = op.constant(0)
+    if value is not None and value.size and int(value.min()) < 0:
+        raise ShapeError(
+            f"{op.type} '{op.name}' cannot make a tensor with a negative size",
+            expected="sizes of at least 0",
+            got=str(value.tolist()),
+        )
+    return [op.constant_shape(0)]
+
+
+def drawn_shape(op: InferenceContext) -> list[Shape]:
+    """`[batch, draws]` from logits `[batch, classes]` and a number of draws."""
+    check_input(op, 0, "logits", Shape([None, None]))
+    check_input(op, 1, "num_samples", SCALAR)
+    number = op.constant(1)
+    draws = None if number is None else int(number)
+    if draws is not None and draws < 0:
+        raise ShapeError(
+            f"{op.type} '{op.name}' cannot draw a negative number of times", expected=">= 0", got=str(draws)
+        )
+    return [Shape([op.inputs[0].shape.with_rank(2)[0], draws])]
+
+
+@register_op(
+    "StatelessRandomUniform",
+    inputs={"shape": "T", "seed": "Tseed"},
+    outputs={"output": "dtype"},
+    attrs={"dtype": _FLOAT, "T": _SHAPE_TYPE, "Tseed": _SEED_TYPE},
+)
+def _stateless_random_uniform_shape(op: InferenceContext) -> list[Shape]:
+    """Uniform numbers in [0, 1) that are a function of the seed, a vector of two integers."""
+    check_input(op, 1, "seed", _PAIR)
+    return wanted_shape(op)
+
+
+@register_op(
+    "StatelessRandomNormal",
+    inputs={"shape": "T", "seed": "Tseed"},
+    outputs={"output": "dtype"},
+    attrs={"dtype": _FLOAT, "T": _SHAPE_TYPE, "Tseed": _SEED_TYPE},
+)
+def _stateless_random_normal_shape(op: InferenceContext) -> list[Shape]:
+    """Standard normal numbers that are a function of the seed, a vector of two integers."""
+    check_input(op, 1, "seed", _PAIR)
+    return wanted_shape(op)
+
+
+@register_op(
+    "StatelessTruncatedNormal",
+    inputs={"shape": "T", "seed": "Tseed"},
+    outputs={"output": "dtype"},
+    attrs={"dtype": _FLOAT, "T": _SHAPE_TYPE, "Tseed": _SEED_TYPE},
+)
+def _stateless_truncated_normal_shape(op: InferenceContext) -> list[Shape]:
+    """Normal numbers within two standard deviations that are a function of the seed, a vector of two integers."""
+    check_input(op, 1, "seed", _PAIR)
+    return wanted_shape(op)
+
+
+@register_op(
+    "StatelessRandomUniformInt",
+    inputs={"shape": "T", "seed": "Tseed", "minval": "dtype", "maxval": "dtype"},
+    outputs={"output": "dtype"},
+    attrs={"dtype": _INDEX, "T": _INDEX, "Tseed": _SEED_TYPE},
+)
+def _stateless_random_uniform_int_shape(op: InferenceContext) -> list[Shape]:
+    """Integers in [minval, maxval) that are a function of the seed, a vector of two integers."""
+    check_input(op, 1, "seed", _PAIR)
+    check_input(op, 2, "minval", SCALAR)
+    check_input(op, 3, "maxval", SCALAR)
+    return wanted_shape(op)
+
+
+@register_op(
+    "StatelessRandomUniformFullInt",
+    inputs={"shape": "T", "seed": "Tseed"},
+    outputs={"output": "dtype"},
+    attrs={
+        "dtype": _FULL_INT,
+        "T": _SHAPE_TYPE,
+        "Tseed": attr.type(int32, int64, uint32, uint64, default=int64),
+    },
+)
+def _stateless_random_uniform_full_int_shape(op: InferenceContext) -> list[Shape]:
+    """Integers from the whole range of their dtype that are a function of the seed, a vector of two integers."""
+    check_input(op, 1, "seed", _PAIR)
+    return wanted_shape(op)
+
+
+@register_op(
+    "StatelessMultinomial",
+    inputs={"logits": "T", "num_samples": "int32", "seed": "Tseed"},
+    outputs={"output": "output_dtype"},
+    attrs={"T": attr.ordered, "Tseed": _SEED_TYPE, "output_dtype": attr.type(int32, int64, default=int64)},
+)
+def _stateless_multinomial_shape(op: InferenceContext) -> list[Shape]:
+    """Class indices drawn as `Multinomial` does, as a function of the seed, a vector of two integers."""
+    check_input(op, 2, "seed", _PAIR)
+    return drawn_shape(op)
+
+
+# TensorFlow 2 writes the stateless operations in two steps: a key and a counter are made of the seed, then used.
+
+
+@register_op("StatelessRandomGetAlg", outputs={"alg": "int32"}, stateful=True)
+def _stateless_random_get_alg_shape(op: InferenceContext) -> list[Shape]:
+    """The number of the generator in use: 1, Philox."""
+    return [Shape([])]
+
+
+@register_op(
+    "StatelessRandomGetKeyCounter",
+    inputs={"seed": "Tseed"},
+    outputs={"key": "uint64", "counter": "uint64"},
+    attrs={"Tseed": _SEED_TYPE},
+)
+def _stateless_random_get_key_counter_shape(op: InferenceContext) -> list[Shape]:
+    """The generator's key `[1]` and counter `[2]` for a seed of two integers."""
+    check_input(op, 0, "seed", _PAIR)
+    return [Shape([1]), Shape([2])]
+
+
+@register_op(
+    "StatelessRandomGetKeyCounterAlg",
+    inputs={"seed": "Tseed"},
+    outputs={"key": "uint64", "counter": "uint64", "alg": "int32"},
+    attrs={"Tseed": _SEED_TYPE},
+)
+def _stateless_random_get_key_counter_alg_shape(op: InferenceContext) -> list[Shape]:
+    """The generator's key `[1]` and counter `[2]` for a seed of two integers, and its number."""
+    check_input(op, 0, "seed", _PAIR)
+    return [Shape([1]), Shape([2]), Shape([])]
+
+
+def _keyed_shape(op: InferenceContext) -> list[Shape]:
+    check_input(op, 1, "key", Shape([1]))
+    check_input(op, 2, "counter", Shape([None]))
+    check_input(op, 3, "alg", SCALAR)
+    return wanted_shape(op)
+
+
+@register_op(
+    "StatelessRandomUniformV2",
+    inputs={"shape": "Tshape", **_STATE},
+    outputs={"output": "dtype"},
+    attrs={"dtype": _FLOAT, "Tshape": _SHAPE_TYPE},
+)
+def _stateless_random_uniform_v2_shape(op: InferenceContext) -> list[Shape]:
+    """Uniform numbers in [0, 1) from a key `[1]` and a counter `[2]`; alg 1 or 3 (automatic) is Philox."""
+    return _keyed_shape(op)
+
+
+@register_op(
+    "StatelessRandomNormalV2",
+    inputs={"shape": "Tshape", **_STATE},
+    outputs={"output": "dtype"},
+    attrs={"dtype": _FLOAT, "Tshape": _SHAPE_TYPE},
+)
+def _stateless_random_normal_v2_shape(op: InferenceContext) -> list[Shape]:
+    """Standard normal numbers from a key `[1]` and a counter `[2]`; alg 1 or 3 (automatic) is Philox."""
+    return _keyed_shape(op)
+
+
+@register_op(
+    "StatelessTruncatedNormalV2",
+    inputs={"shape": "Tshape", **_STATE},
+    outputs={"output": "dtype"},
+    attrs={"dtype": _FLOAT, "Tshape": _SHAPE_TYPE},
+)
+def _stateless_truncated_normal_v2_shape(op: InferenceContext) -> list[Shape]:
+    """Truncated normal numbers from a key `[1]` and a counter `[2]`; alg 1 or 3 (automatic) is Philox."""
+    return _keyed_shape(op)
+
+
+@register_op(
+    "StatelessRandomUniformIntV2",
+    inputs={"shape": "Tshape", **_STATE, "minval": "dtype", "maxval": "dtype"},
+    outputs={"output": "dtype"},
+    attrs={"dtype": _ANY_INT, "Tshape": _SHAPE_TYPE},
+)
+def _stateless_random_uniform_int_v2_shape(op: InferenceContext) -> list[Shape]:
+    """Integers in [minval, maxval) from a key `[1]` and a counter `[2]`; alg 1 or 3 (automatic) is Philox."""
+    check_input(op, 4, "minval", SCALAR)
+    check_input(op, 5, "maxval", SCALAR)
+    return _keyed_shape(op)
+
+
+@register_op(
+    "StatelessRandomUniformFullIntV2",
+    inputs={"shape": "Tshape", **_STATE},
+    outputs={"output": "dtype"},
+    attrs={"dtype": _FULL_INT, "Tshape": _SHAPE_TYPE},
+)
+def _stateless_random_uniform_full_int_v2_shape(op: InferenceContext) -> list[Shape]:
+    """Integers from the whole range of their dtype from a key `[1]` and a counter `[2]`; alg 1 or 3 is Philox."""
+    return _keyed_shape(op)
+
+
+def stateless_uniform(
+    shape: TensorLike,
+    seed: TensorLike,
+    minval: TensorLike = 0.0,
+    maxval: TensorLike = 1.0,
+    dtype: DTypeLike = float32,
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """Uniform random numbers in [minval, maxval) that are a pure function of the seed.
+
+    Args:
+      shape: int32 or int64 `[rank]`, the shape of the result.
+      seed: int32 or int64 `[2]`.
+      minval: of `dtype`, a scalar or broadcast against `shape`.
+      maxval: likewise.
+      dtype: float16, bfloat16, float32 or float64.
+      name: the operation's name.
+
+    Returns:
+      Tensor of `shape` and `dtype`: equal seeds give equal numbers, on every device, at every execution.
+
+    Raises:
+      DTypeError: `dtype` is not a floating type.
+    """
+    return between(_draw_stateless("StatelessRandomUniform", shape, seed, dtype, "uniform", name), minval, maxval)
+
+
+def stateless_normal(
+    shape: TensorLike,
+    seed: TensorLike,
+    mean: TensorLike = 0.0,
+    stddev: TensorLike = 1.0,
+    dtype: DTypeLike = float32,
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """Normally distributed random numbers that are a pure function of the seed.
+
+    Args:
+      shape: int32 or int64 `[rank]`, the shape of the result.
+      seed: int32 or int64 `[2]`.
+      mean: of `dtype`, a scalar or broadcast against `shape`.
+      stddev: likewise; the standard deviation.
+      dtype: float16, bfloat16, float32 or float64.
+      name: the operation's name.
+
+    Returns:
+      Tensor of `shape` and `dtype`: equal seeds give equal numbers, on every device, at every execution.
+
+    Raises:
+      DTypeError: `dtype` is not a floating type.
+    """
+    return scaled(_draw_stateless("StatelessRandomNormal", shape, seed, dtype, "normal", name), mean, stddev)
+
+
+def stateless_truncated_normal(
+    shape: TensorLike,
+    seed: TensorLike,
+    mean: TensorLike = 0.0,
+    stddev: TensorLike = 1.0,
+    dtype: DTypeLike = float32,
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """Normally distributed random numbers within two standard deviations, a pure function of the seed.
+
+    Args:
+      shape: int32 or int64 `[rank]`, the shape of the result.
+      seed: int32 or int64 `[2]`.
+      mean: of `dtype`, a scalar or broadcast against `shape`.
+      stddev: likewise; the standard deviation before truncation.
+      dtype: float16, bfloat16, float32 or float64.
+      name: the operation's name.
+
+    Returns:
+      Tensor of `shape` and `dtype`: equal seeds give equal numbers, on every device, at every execution.
+
+    Raises:
+      DTypeError: `dtype` is not a floating type.
+    """
+    drawn = _draw_stateless("StatelessTruncatedNormal", shape, seed, dtype, "truncated_normal", name)
+    return scaled(drawn, mean, stddev)
+
+
+def stateless_randint(
+    shape: TensorLike,
+    seed: TensorLike,
+    minval: TensorLike,
+    maxval: TensorLike,
+    dtype: DTypeLike = int32,
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """Random integers in [minval, maxval) that are a pure function of the seed.
+
+    Args:
+      shape: int32 or int64 `[rank]`, the shape of the result.
+      seed: int32 or int64 `[2]`.
+      minval: scalar of `dtype`; the lower bound, included.
+      maxval: scalar of `dtype`; the upper bound, excluded.
+      dtype: int32 or int64.
+      name: the operation's name.
+
+    Returns:
+      Tensor of `shape` and `dtype`: equal seeds give equal numbers, on every device, at every execution.
+
+    Raises:
+      AttrError: `dtype` is neither int32 nor int64.
+      InvalidArgumentError: minval >= maxval, when it is run.
+    """
+    drawn: Tensor = apply_op(
+        "StatelessRandomUniformInt",
+        sizes(shape),
+        seed,
+        minval,
+        maxval,
+        dtype=as_dtype(dtype),
+        name=name or "randint",
+    )
+    return drawn
+
+
+def stateless_categorical(
+    logits: TensorLike, num_samples: TensorLike, seed: TensorLike, dtype: DTypeLike = int64, *, name: str | None = None
+) -> Tensor:
+    """Class indices drawn with probability softmax(logits), a pure function of the seed.
+
+    Args:
+      logits: floating `[batch, classes]`; a class whose logit is not finite is never drawn.
+      num_samples: int32 scalar, draws per row.
+      seed: int32 or int64 `[2]`.
+      dtype: int32 or int64.
+      name: the operation's name.
+
+    Returns:
+      Tensor `[batch, num_samples]` of `dtype`, values in [0, classes).
+
+    Raises:
+      ShapeError: the logits are not a matrix.
+    """
+    drawn: Tensor = apply_op(
+        "StatelessMultinomial",
+        logits,
+        num_samples,
+        seed,
+        output_dtype=as_dtype(dtype),
+        name=name or "categorical",
+    )
+    return drawn
+
+
+def _draw_stateless(
+    op_type: str, shape: TensorLike, seed: TensorLike, dtype: DTypeLike, function: str, name: str | None
+) -> Tensor:
+    wanted = floating_type(dtype, f"stateless_{function}")
+    drawn: Tensor = apply_op(op_type, sizes(shape), seed, dtype=wanted, name=name or function)
+    return drawn
+
+
+def floating_type(dtype: DTypeLike, function: str) -> DType:
+    """`dtype`, if it is one that `hr.random.<function>` can draw; raises DTypeError otherwise."""
+    wanted = as_dtype(dtype)
+    if not wanted.is_floating:
+        raise DTypeError(
+            f"hr.random.{function} draws floating point numbers",
+            expected="float16, bfloat16, float32 or float64",
+            got=str(wanted),
+            hint="hr.random.randint or hr.random.stateless_randint draws integers",
+        )
+    return wanted
+
+
+def sizes(shape: TensorLike) -> TensorLike:
+    """A shape argument as an integer vector: an int is one dimension, and an empty list is a vector of ints too."""
+    if isinstance(shape, Shape):
+        shape = shape.as_tuple()
+    if isinstance(shape, int):
+        shape = [shape]
+    return np.zeros(0, np.int32) if isinstance(shape, (list, tuple)) and not shape else shape
+
+
+def between(unit: Tensor, minval: TensorLike, maxval: TensorLike) -> Tensor:
+    """Stretch numbers in [0, 1) to [minval, maxval)."""
+    if _is_number(minval, 0) and _is_number(maxval, 1):
+        return unit
+    low, high = convert_to_tensor(minval, unit.dtype), convert_to_tensor(maxval, unit.dtype)
+    return unit * (high - low) + low
+
+
+def scaled(standard: Tensor, mean: TensorLike, stddev: TensorLike) -> Tensor:
+    """Give standard normal numbers another mean and standard deviation."""
+    if not _is_number(stddev, 1):
+        standard = standard * stddev
+    return standard if _is_number(mean, 0) else standard + mean
+
+
+def _is_number(value: TensorLike, number: int) -> bool:
+    return isinstance(value, (int, float)) and value == number
