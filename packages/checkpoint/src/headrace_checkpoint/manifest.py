@@ -1,0 +1,194 @@
+"""MANIFEST.json: what one step of a checkpoint holds; written last, so its presence means that all the rest is there.
+
+The file is one JSON object and one more line, `crc32c xxxxxxxx`, the checksum of everything before that line. The
+object:
+
+    {"format": "headrace-checkpoint", "version": 1, "min_reader": 1,
+     "step": 42, "time": 1795955563.2,
+     "tensors": {"dense/kernel": {"dtype": "float32", "shape": [784, 10],
+                 "chunks": [{"offset": [0, 0], "shape": [784, 10],
+                             "file": "shard-00000-of-00001.safetensors", "crc32c": "1a2b3c4d"}]}},
+     "files": {"shard-00000-of-00001.safetensors": {"size": 31576, "header_crc32c": "5e6f7a8b"}},
+     "objects": {"epoch": 3}, "metrics": {"val_accuracy": 0.97}}
+
+`min_reader` is the oldest version of a reader that understands the file; a tensor's chunks fill it without overlap (a
+writer of version 1 makes one); `objects` is the user's own JSON. Each byte of a step is under some checksum: the
+manifest's own, a shard's header's, or a tensor's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from headrace.errors import DataLossError, InvalidArgumentError, UnimplementedError
+from headrace_checkpoint.checksum import crc32c
+
+__all__ = ["MANIFEST", "Chunk", "Manifest", "StoredFile", "StoredTensor"]
+
+MANIFEST = "MANIFEST.json"
+FORMAT = "headrace-checkpoint"
+VERSION = 1
+
+_TRAILER = b"\ncrc32c "
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A box of a tensor and the shard that holds it under the tensor's name."""
+
+    offset: tuple[int, ...]
+    shape: tuple[int, ...]
+    file: str
+    crc32c: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTensor:
+    """The type of a stored tensor, and where its bytes are."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    chunks: tuple[Chunk, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """What a shard must look like: its size in bytes and the checksum of its header."""
+
+    size: int
+    header_crc32c: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The directory of one step.
+
+    Attributes:
+      step: the training step.
+      time: when it was saved, in seconds since 1970.
+      tensors: by name.
+      files: the shards, by file name.
+      objects: the user's own JSON values, by name.
+      metrics: numbers to choose the best step by.
+    """
+
+    step: int
+    time: float
+    tensors: Mapping[str, StoredTensor]
+    files: Mapping[str, StoredFile]
+    objects: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        """The content of the file.
+
+        Raises:
+          InvalidArgumentError: `objects` or `metrics` hold what JSON cannot.
+        """
+        content = {
+            "format": FORMAT,
+            "version": VERSION,
+            "min_reader": VERSION,
+            "step": self.step,
+            "time": self.time,
+            "tensors": {name: _tensor_to_json(tensor) for name, tensor in self.tensors.items()},
+            "files": {
+                name: {"size": file.size, "header_crc32c": file.header_crc32c} for name, file in self.files.items()
+            },
+            "objects": dict(self.objects),
+            "metrics": dict(self.metrics),
+        }
+        try:
+            body = json.dumps(content, ensure_ascii=False, indent=1, default=_refuse_object).encode("utf-8")
+        except (TypeError, ValueError) as error:
+            raise InvalidArgumentError(
+                "objects and metrics of a checkpoint must be JSON",
+                expected="dicts with str keys, lists, str, numbers, bool, None",
+                got=str(error),
+                hint="keep arrays in variables",
+            ) from None
+        return body + _TRAILER + f"{crc32c(body):08x}\n".encode()
+
+    @classmethod
+    def decode(cls, data: bytes, where: str) -> Manifest:
+        """Read the content of the file.
+
+        Args:
+          data: the bytes.
+          where: the file's path, for errors.
+        Raises:
+          DataLossError: it is damaged, cut off, or no manifest.
+          UnimplementedError: only later versions of this package can read it.
+        """
+        body, found, trailer = data.rpartition(_TRAILER)
+        if not found or trailer != f"{crc32c(body):08x}\n".encode():
+            _refuse(where, "a last line with the checksum of all before", repr(data[-20:]))
+        try:
+            content = json.loads(body.decode("utf-8"))
+            if content["format"] != FORMAT:
+                _refuse(where, f"the format {FORMAT!r}", repr(content["format"]))
+            if content["min_reader"] > VERSION:
+                raise UnimplementedError(
+                    "the checkpoint was written by a later version",
+                    where=where,
+                    expected=f"format version {VERSION} or older",
+                    got=f"{content['version']}",
+                    hint="pip install --upgrade headrace-checkpoint",
+                )
+            return cls(
+                step=_number(content["step"]),
+                time=float(content["time"]),
+                tensors={name: _tensor_from_json(item) for name, item in content["tensors"].items()},
+                files={name: _file_from_json(item) for name, item in content["files"].items()},
+                objects=dict(content["objects"].items()),
+                metrics={name: float(value) for name, value in content["metrics"].items()},
+            )
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            _refuse(where, "a manifest", f"{type(error).__name__}: {error}")
+
+
+def _tensor_to_json(tensor: StoredTensor) -> dict[str, Any]:
+    chunks = [
+        {"offset": chunk.offset, "shape": chunk.shape, "file": chunk.file, "crc32c": chunk.crc32c}
+        for chunk in tensor.chunks
+    ]
+    return {"dtype": tensor.dtype, "shape": tensor.shape, "chunks": chunks}
+
+
+def _tensor_from_json(item: dict[str, Any]) -> StoredTensor:
+    chunks = tuple(
+        Chunk(_sizes(chunk["offset"]), _sizes(chunk["shape"]), _text(chunk["file"]), _text(chunk["crc32c"]))
+        for chunk in item["chunks"]
+    )
+    return StoredTensor(_text(item["dtype"]), _sizes(item["shape"]), chunks)
+
+
+def _file_from_json(item: dict[str, Any]) -> StoredFile:
+    return StoredFile(_number(item["size"]), _text(item["header_crc32c"]))
+
+
+def _sizes(value: list[Any]) -> tuple[int, ...]:
+    return tuple(_number(size) for size in value)
+
+
+def _number(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError(f"{value!r} is no whole number")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is no text")
+    return value
+
+
+def _refuse_object(value: object) -> NoReturn:
+    raise TypeError(f"{type(value).__name__}: {value!r}"[:200])
+
+
+def _refuse(where: str, expected: str, got: str) -> NoReturn:
+    raise DataLossError("not a valid manifest of a checkpoint", where=where, expected=expected, got=got)

@@ -1,0 +1,253 @@
+"""A directory of checkpoints: one folder for each saved step, there whole or not at all.
+
+    runs/mnist/ckpt/
+      step-00000100/
+        shard-00000-of-00001.safetensors    the tensors; any safetensors reader opens it
+        MANIFEST.json                       names, dtypes, shapes, checksums; written last
+      step-00000200/
+
+A step is filled under a temporary name, forced to the disk, and then named, so a folder named `step-...` is complete
+whatever happened. Saving a step that is there already makes `step-00000200-2`, and only then removes the old one: there
+is no moment without it. The newest step is found by looking, not by a pointer file that could lie.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from headrace.errors import DataLossError, InvalidArgumentError, NotFoundError, known_names
+from headrace.types import Array
+from headrace_checkpoint.durable import DISK, Disk, remove_directory, staged_directory, write_file
+from headrace_checkpoint.manifest import MANIFEST, Chunk, Manifest, StoredFile, StoredTensor
+from headrace_checkpoint.safetensors import EncodedArrays, SafetensorsFile
+
+__all__ = ["CheckpointWarning", "StepName", "StoredStep", "list_steps", "read_newest_step", "write_step"]
+
+_STEP = re.compile(r"step-(\d{8,19})(?:-(\d{1,9}))?")
+_MAX_STEP = 2**63 - 1
+
+
+class CheckpointWarning(UserWarning):
+    """A checkpoint was passed over."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class StepName:
+    """The name of one saved step; later steps and later attempts at one step are greater.
+
+    Attributes:
+      step: the training step.
+      attempt: 1, or more where the step was saved again.
+    """
+
+    step: int
+    attempt: int = 1
+
+    @classmethod
+    def parse(cls, name: str) -> StepName | None:
+        """Read a folder's name; None if it is none of ours."""
+        match = _STEP.fullmatch(name)
+        return None if match is None else cls(int(match[1]), int(match[2] or 1))
+
+    def __str__(self) -> str:
+        return f"step-{self.step:08d}" + (f"-{self.attempt}" if self.attempt > 1 else "")
+
+
+def list_steps(directory: str | os.PathLike[str]) -> list[StepName]:
+    """The steps saved in a directory, oldest first; empty where there is no such directory."""
+    try:
+        names = os.listdir(directory)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted(parsed for name in names if (parsed := StepName.parse(name)) is not None)
+
+
+def write_step(
+    directory: str | os.PathLike[str],
+    step: int,
+    arrays: Mapping[str, ArrayLike],
+    *,
+    time: float,
+    objects: Mapping[str, Any] | None = None,
+    metrics: Mapping[str, float] | None = None,
+    disk: Disk = DISK,
+) -> Path:
+    """Save one step.
+
+    Args:
+      directory: where the steps are; made if it is missing.
+      step: the training step, at least 0.
+      arrays: name to array.
+      time: now, in seconds since 1970.
+      objects: JSON values to keep beside the arrays.
+      metrics: numbers to choose the best step by.
+      disk: whose system calls to use.
+    Returns:
+      The step's folder. Once this returns it survives any crash.
+    Raises:
+      InvalidArgumentError: a step out of range, or objects that are not JSON.
+      DTypeError: an array that cannot be stored.
+      OSError: the disk refused; what was there before is still there.
+    """
+    if not 0 <= step <= _MAX_STEP:
+        raise InvalidArgumentError("the step to save is out of range", expected="0 <= step < 2**63", got=str(step))
+    root = Path(directory)
+    _make_directories(root, disk)
+    shard = "shard-00000-of-00001.safetensors"
+    values = {name: np.asarray(array) for name, array in arrays.items()}
+    encoded = EncodedArrays.of(values)
+    manifest = Manifest(
+        step=step,
+        time=time,
+        tensors={name: _describe(array, shard, encoded.crc32c[name]) for name, array in values.items()},
+        files={shard: StoredFile(encoded.size, f"{encoded.header_crc32c:08x}")},
+        objects=objects or {},
+        metrics={name: float(value) for name, value in (metrics or {}).items()},
+    )
+    content = manifest.encode()
+    earlier = [name for name in list_steps(root) if name.step == step]
+    target = root / str(StepName(step, earlier[-1].attempt + 1 if earlier else 1))
+    with staged_directory(target, disk) as staging:
+        write_file(staging / shard, encoded.chunks, disk)
+        write_file(staging / MANIFEST, [content], disk)
+    for name in earlier:
+        remove_directory(root / str(name), disk)
+    return target
+
+
+def _make_directories(path: Path, disk: Disk) -> None:
+    if not path.is_dir():
+        _make_directories(path.parent, disk)
+        try:
+            disk.make_directory(path)
+        except FileExistsError:
+            return  # another process was quicker
+        disk.sync_directory(path.parent)
+
+
+def _describe(array: Array, shard: str, crc: int) -> StoredTensor:
+    dtype = "string" if array.dtype.kind in "OSU" else array.dtype.name
+    chunk = Chunk((0,) * array.ndim, array.shape, shard, f"{crc:08x}")
+    return StoredTensor(dtype, array.shape, (chunk,))
+
+
+class StoredStep:
+    """One saved step, open for reading; its manifest and the headers of its shards are checked at once.
+
+    Args:
+      path: the step's folder.
+    Raises:
+      NotFoundError: there is no such step, or a shard of it is missing.
+      DataLossError: the manifest or a shard is damaged, or they do not belong together.
+      UnimplementedError: a later version wrote it.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        try:
+            content = (self.path / MANIFEST).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            raise NotFoundError(
+                "there is no saved step here", where=str(self.path), expected=f"a folder with a {MANIFEST}"
+            ) from None
+        self.manifest = Manifest.decode(content, str(self.path / MANIFEST))
+        self._shards = {name: self._open_shard(name, file) for name, file in self.manifest.files.items()}
+        for name, tensor in self.manifest.tensors.items():
+            self._check_tensor(name, tensor)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.manifest.tensors)
+
+    def read(self, name: str, *, verify: bool = True) -> Array:
+        """Return one tensor: a read-only view of the mapped shard (a new array for strings).
+
+        Args:
+          name: the tensor's name.
+          verify: check its bytes against their checksum.
+        Raises:
+          NotFoundError: there is no such tensor.
+          DataLossError: the checksum does not match.
+        """
+        tensor = self.manifest.tensors.get(name)
+        if tensor is None:
+            raise NotFoundError(
+                f"there is no tensor {name!r} in the checkpoint",
+                where=str(self.path),
+                expected=known_names(name, self.manifest.tensors),
+            )
+        return self._shards[tensor.chunks[0].file].read(name, verify=verify)
+
+    def read_all(self, *, verify: bool = True) -> dict[str, Array]:
+        """Return every tensor, by name."""
+        return {name: self.read(name, verify=verify) for name in self}
+
+    def _open_shard(self, name: str, file: StoredFile) -> SafetensorsFile:
+        path = self.path / name
+        if Path(name).name != name:  # a manifest must not lead out of its folder
+            raise DataLossError("a checkpoint names a file outside its folder", where=str(self.path), got=name)
+        shard = SafetensorsFile(path)
+        if (shard.size, f"{shard.header_crc32c:08x}") != (file.size, file.header_crc32c):
+            raise DataLossError(
+                "a shard of the checkpoint is not the one that was saved",
+                where=str(path),
+                expected=f"{file.size} bytes, header {file.header_crc32c}",
+                got=f"{shard.size} bytes, header {shard.header_crc32c:08x}",
+            )
+        return shard
+
+    def _check_tensor(self, name: str, tensor: StoredTensor) -> None:
+        if len(tensor.chunks) != 1:
+            raise DataLossError(
+                f"tensor {name!r} is not stored whole",
+                where=str(self.path),
+                expected="1 chunk",
+                got=f"{len(tensor.chunks)}",
+            )
+        (chunk,) = tensor.chunks
+        shard = self._shards.get(chunk.file)
+        entry = None if shard is None else shard.entries.get(name)
+        found = None if entry is None else (entry.value_dtype, entry.value_shape, f"{entry.crc32c or 0:08x}")
+        if found != (tensor.dtype, tensor.shape, chunk.crc32c):
+            raise DataLossError(
+                f"tensor {name!r} is not in the shard as the manifest says",
+                where=f"{self.path}, {chunk.file}",
+                expected=f"{tensor.dtype}{list(tensor.shape)} with CRC-32C {chunk.crc32c}",
+                got=str(found),
+            )
+
+
+def read_newest_step(directory: str | os.PathLike[str]) -> tuple[StoredStep, dict[str, Array]]:
+    """Open the newest step of a directory that is whole, and read all of it.
+
+    A damaged step is passed over with a `CheckpointWarning` that names it.
+
+    Args:
+      directory: where the steps are.
+    Returns:
+      The step, and its tensors by name.
+    Raises:
+      NotFoundError: there is no step at all.
+      DataLossError: there are steps, but none is whole.
+    """
+    names = list_steps(directory)
+    if not names:
+        raise NotFoundError("there is no checkpoint yet", where=str(directory), expected="folders named step-...")
+    problems = []
+    for name in reversed(names):
+        path = Path(directory) / str(name)
+        try:
+            step = StoredStep(path)
+            return step, step.read_all()
+        except (DataLossError, NotFoundError) as error:
+            problems.append(f"{name}: {error.what}")
+            warnings.warn(f"passed over the damaged checkpoint {path}: {error}", CheckpointWarning, stacklevel=2)
+    raise DataLossError("no checkpoint is whole", where=str(directory), got="; ".join(problems))

@@ -1,0 +1,232 @@
+"""Saved steps: whole or not there, found by looking, refused when any byte is wrong."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from headrace.errors import DataLossError, InvalidArgumentError, NotFoundError
+from headrace_checkpoint.checksum import crc32c
+from headrace_checkpoint.durable import Disk
+from headrace_checkpoint.manifest import MANIFEST
+from headrace_checkpoint.safetensors import load_safetensors, save_safetensors
+from headrace_checkpoint.store import CheckpointWarning, StepName, StoredStep, list_steps, read_newest_step, write_step
+
+SHARD = "shard-00000-of-00001.safetensors"
+
+
+def _arrays(step: int) -> dict[str, Any]:
+    return {
+        "w": np.full((2, 3), step, np.float32),
+        "step": np.array(step),
+        "names": np.array([b"\x00", b""], object),
+        "half": np.array([step], ml_dtypes.bfloat16),
+        "z": np.array([1j * step]),
+    }
+
+
+def _save(root: Path, step: int, **more: Any) -> Path:
+    return write_step(root, step, _arrays(step), time=100.0 + step, **more)
+
+
+def _check(loaded: dict[str, Any], step: int) -> None:
+    expected = _arrays(step)
+    assert loaded.keys() == expected.keys()
+    for name, array in expected.items():
+        assert loaded[name].dtype == array.dtype
+        np.testing.assert_array_equal(loaded[name], array)
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    path = _save(tmp_path / "a" / "b", 7, objects={"epoch": 2}, metrics={"loss": np.float32(0.5)})
+    assert path == tmp_path / "a" / "b" / "step-00000007"
+    step = StoredStep(path)
+    _check(step.read_all(), 7)
+    assert (step.manifest.step, step.manifest.time, step.manifest.objects) == (7, 107.0, {"epoch": 2})
+    assert step.manifest.metrics == {"loss": 0.5}
+    assert sorted(step) == sorted(_arrays(7))
+
+
+def test_the_shard_is_a_plain_safetensors_file(tmp_path: Path) -> None:
+    _check(load_safetensors(_save(tmp_path, 7) / SHARD), 7)
+    library = pytest.importorskip("safetensors.numpy", reason="the oracle")
+    save_safetensors(tmp_path / "f32", {"w": np.ones(2, np.float32)})
+    assert library.load_file(tmp_path / "f32")["w"].tolist() == [1, 1]
+
+
+def test_step_names_sort_by_step_then_attempt(tmp_path: Path) -> None:
+    names = ["step-00000009", "step-00000010", "step-00000010-2", "step-00000010-10", "step-123456789012"]
+    for name in [*names, "step-7", "step-00000001.old", ".tmp-step-00000011~h~1~a", "other"]:
+        (tmp_path / name).mkdir()
+    assert [str(name) for name in list_steps(tmp_path)] == names
+    assert list_steps(tmp_path / "absent") == []
+
+
+def test_saving_a_step_again_replaces_it(tmp_path: Path) -> None:
+    _save(tmp_path, 5)
+    write_step(tmp_path, 5, {"w": np.zeros(1)}, time=0.0)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["step-00000005-2"]
+    step, loaded = read_newest_step(tmp_path)
+    assert step.path.name == "step-00000005-2"
+    assert loaded["w"].tolist() == [0]
+    _save(tmp_path, 5)
+    assert list_steps(tmp_path) == [StepName(5, 3)]
+
+
+@pytest.mark.parametrize("step", [-1, 2**63])
+def test_steps_out_of_range(tmp_path: Path, step: int) -> None:
+    with pytest.raises(InvalidArgumentError, match="step to save is out of range"):
+        write_step(tmp_path, step, {}, time=0.0)
+
+
+def test_the_newest_step_is_found_without_a_pointer(tmp_path: Path) -> None:
+    for step in (3, 200, 10):
+        _save(tmp_path, step)
+    newest, loaded = read_newest_step(tmp_path)
+    assert newest.manifest.step == 200
+    _check(loaded, 200)
+
+
+def test_K13_a_moved_directory_is_still_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _save(tmp_path / "a", 1)
+    (tmp_path / "a").rename(tmp_path / "b")
+    _check(read_newest_step(tmp_path / "b")[1], 1)
+    monkeypatch.chdir(tmp_path)
+    _check(read_newest_step("b")[1], 1)
+    with pytest.raises(NotFoundError, match=r"no checkpoint yet\n *where: *.*a\n"):
+        read_newest_step(tmp_path / "a")
+
+
+def test_no_step_at_all(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="no checkpoint yet"):
+        read_newest_step(tmp_path)
+    with pytest.raises(NotFoundError, match="no saved step here"):
+        StoredStep(tmp_path / "step-00000001")
+    with pytest.raises(NotFoundError, match=r"no tensor 'v'"):
+        StoredStep(_save(tmp_path, 1)).read("v")
+
+
+def test_A92_a_damaged_step_is_passed_over_with_its_name(tmp_path: Path) -> None:
+    for step in (1, 2, 3):
+        _save(tmp_path, step)
+    shard = tmp_path / "step-00000003" / SHARD
+    data = bytearray(shard.read_bytes())
+    data[-1] ^= 1
+    shard.write_bytes(data)
+    (tmp_path / "step-00000002" / MANIFEST).unlink()
+    with pytest.warns(CheckpointWarning) as caught:
+        whole, loaded = read_newest_step(tmp_path)
+    assert ["step-00000003" in str(caught[0].message), "step-00000002" in str(caught[1].message)] == [True, True]
+    assert whole.manifest.step == 1
+    _check(loaded, 1)
+
+
+def test_all_steps_damaged(tmp_path: Path) -> None:
+    (_save(tmp_path, 1) / SHARD).unlink()
+    with (
+        pytest.warns(CheckpointWarning),
+        pytest.raises(DataLossError, match=r"no checkpoint is whole\n[^$]*step-00000001: there is no such file"),
+    ):
+        read_newest_step(tmp_path)
+
+
+def test_D26_every_flipped_bit_and_every_truncation_of_every_file_is_found(tmp_path: Path) -> None:
+    path = write_step(tmp_path, 1, {"w": np.arange(3, dtype=np.float32), "s": np.array([b"ab"], object)}, time=0.0)
+    for file in (path / SHARD, path / MANIFEST):
+        good = file.read_bytes()
+        for index in range(len(good)):
+            for bad in (good[:index], good[:index] + bytes([good[index] ^ 2]) + good[index + 1 :]):
+                file.write_bytes(bad)
+                with pytest.raises(DataLossError):
+                    StoredStep(path).read_all()
+        file.write_bytes(good)
+    assert StoredStep(path).read("w").tolist() == [0, 1, 2]
+
+
+def test_shards_of_another_step_are_refused(tmp_path: Path) -> None:
+    old, new = _save(tmp_path, 1), _save(tmp_path, 2)
+    shutil.copy(old / SHARD, new / SHARD)
+    with pytest.raises(DataLossError, match="not the one that was saved"):
+        StoredStep(new)
+
+
+def _edit_manifest(path: Path, edit: Any) -> None:
+    content = json.loads((path / MANIFEST).read_bytes().rpartition(b"\ncrc32c")[0])
+    edit(content)
+    body = json.dumps(content).encode()
+    (path / MANIFEST).write_bytes(body + f"\ncrc32c {crc32c(body):08x}\n".encode())
+
+
+def _set(*keys: Any) -> Any:
+    def edit(content: Any) -> None:
+        for key in keys[:-2]:
+            content = content[key]
+        content[keys[-2]] = keys[-1]
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (_set("tensors", "w", "shape", [3, 2]), "tensor 'w' is not in the shard as the manifest says"),
+        (_set("tensors", "w", "dtype", "int32"), "tensor 'w' is not in the shard as the manifest says"),
+        (
+            _set("tensors", "w", "chunks", 0, "crc32c", "00000000"),
+            "tensor 'w' is not in the shard as the manifest says",
+        ),
+        (_set("tensors", "w", "chunks", 0, "file", "other"), "tensor 'w' is not in the shard as the manifest says"),
+        (_set("tensors", "w", "chunks", []), "tensor 'w' is not stored whole"),
+        (_set("files", "../other", {"size": 1, "header_crc32c": ""}), "a file outside its folder"),
+        (_set("files", SHARD, "size", 1), "not the one that was saved"),
+    ],
+)
+def test_manifests_that_lie_are_refused(tmp_path: Path, edit: Any, message: str) -> None:
+    path = _save(tmp_path, 1)
+    _edit_manifest(path, edit)
+    with pytest.raises(DataLossError, match=message):
+        StoredStep(path)
+
+
+class FullDisk(Disk):
+    """Takes a number of bytes and no more."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+
+    def write(self, descriptor: int, data: memoryview) -> int:
+        if self.room == 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        taken = super().write(descriptor, data[: self.room])
+        self.room -= taken
+        return taken
+
+
+def test_a_full_disk_leaves_the_previous_step(tmp_path: Path) -> None:
+    _save(tmp_path, 1)
+    for room in (0, 1, 500, 1000):
+        with pytest.raises(OSError, match="No space left"):
+            _save(tmp_path, 2, disk=FullDisk(room))
+        assert [entry.name for entry in tmp_path.iterdir()] == ["step-00000001"]
+    _check(read_newest_step(tmp_path)[1], 1)
+
+
+def test_objects_that_are_not_json_leave_nothing(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="must be JSON"):
+        _save(tmp_path, 1, objects={"rng": np.random.default_rng()})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_A93_two_sets_of_variables_have_directories_of_their_own(tmp_path: Path) -> None:
+    write_step(tmp_path / "weights", 1, {"w": np.ones(1)}, time=0.0)
+    write_step(tmp_path / "slots", 5, {"m": np.ones(1)}, time=0.0)
+    assert list(read_newest_step(tmp_path / "weights")[1]) == ["w"]
+    assert list(read_newest_step(tmp_path / "slots")[1]) == ["m"]
