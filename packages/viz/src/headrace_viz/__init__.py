@@ -1,1 +1,7 @@
 """Write scalars and graphs as event files that TensorBoard reads."""
+
+from __future__ import annotations
+
+from headrace_viz.writer import EventWriter
+
+__all__ = ["EventWriter"]

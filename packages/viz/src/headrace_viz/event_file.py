@@ -7,6 +7,8 @@ import errno
 import itertools
 import os
 import socket
+from collections.abc import Callable
+from io import FileIO, RawIOBase
 from pathlib import Path
 
 from headrace_viz.records import frame
@@ -30,18 +32,18 @@ class EventFile:
     Args:
       directory: folder of the run; made if it is missing.
       seconds: time since the epoch, for the name.
+      open_file: makes the file, which must not be there yet, for unbuffered writing.
 
     Raises:
       OSError: the folder or the file cannot be made.
     """
 
-    def __init__(self, directory: Path, seconds: float) -> None:
+    def __init__(self, directory: Path, seconds: float, open_file: Callable[[Path], RawIOBase] | None = None) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         host, process, number = socket.gethostname().replace("/", "_"), os.getpid(), next(_counter)
         stamp = max([int(seconds), *(_stamp(path) + 1 for path in event_files(directory))])
         self.path = directory / f"{_PREFIX}{stamp:010d}.{host}.{process}.{number}"
-        # Exclusive: appending to a file whose end may be torn would hide every later record from its readers.
-        self._file = self.path.open("xb", buffering=0)
+        self._file = (open_file or _open_new)(self.path)
         self._pending = bytearray()
         self._whole_bytes = 0
 
@@ -86,6 +88,11 @@ class EventFile:
             self.write_pending()
         finally:
             self._file.close()
+
+
+def _open_new(path: Path) -> FileIO:
+    # Exclusive: appending to a file whose end may be torn would hide every later record from its readers.
+    return FileIO(path, "x")
 
 
 def _stamp(path: Path) -> int:

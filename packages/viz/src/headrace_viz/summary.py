@@ -10,6 +10,7 @@ import functools
 import math
 import operator
 import struct
+from typing import SupportsIndex
 
 import numpy as np
 
@@ -33,7 +34,7 @@ def file_version_event(wall_time: float) -> bytes:
     ).SerializeToString()
 
 
-def session_start_event(wall_time: float, step: int) -> bytes:
+def session_start_event(wall_time: float, step: SupportsIndex) -> bytes:
     """Return the event that says: forget what earlier files of this run hold at `step` and later.
 
     A reader takes the first of these that it meets in a run for the start of the run and forgets nothing, so a writer
@@ -58,7 +59,7 @@ def graph_event(wall_time: float, graph_def: bytes) -> bytes:
     return Event(wall_time=wall_time, graph_def=graph_def).SerializeToString()
 
 
-def summary_event(wall_time: float, step: int, summary: bytes) -> bytes:
+def summary_event(wall_time: float, step: SupportsIndex, summary: bytes) -> bytes:
     """Return the event of a serialised `Summary`, as summary operations give it.
 
     Args:
@@ -165,7 +166,7 @@ def _real_number(value: object) -> float:
     return float(array.reshape(()))
 
 
-def checked_step(step: int) -> int:
+def checked_step(step: SupportsIndex) -> int:
     """Return `step` as an int.
 
     Raises:

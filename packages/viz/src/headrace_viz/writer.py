@@ -9,8 +9,9 @@ import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import SupportsIndex
 
-from headrace import Graph
+import headrace as hr
 from headrace.errors import FailedPreconditionError
 from headrace_viz.event_file import EventFile
 from headrace_viz.graph_view import graph_view
@@ -60,7 +61,7 @@ class EventWriter:
         self,
         logdir: str | os.PathLike[str],
         *,
-        purge_step: int | None = None,
+        purge_step: SupportsIndex | None = None,
         flush_seconds: float = 5.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -84,7 +85,7 @@ class EventWriter:
         """The file that this writer makes."""
         return self._file.path
 
-    def scalar(self, tag: str, value: object, step: int) -> None:
+    def scalar(self, tag: str, value: object, step: SupportsIndex) -> None:
         """Write one point of the curve `tag`.
 
         Args:
@@ -100,11 +101,11 @@ class EventWriter:
           OSError: the disk is full or gone.
         """
         number = scalar_bytes(value)
-        step = checked_step(step)
+        whole_step = checked_step(step)
         with self._lock:
-            self._append_scalar(self._clock(), step, tag, number)
+            self._append_scalar(self._clock(), whole_step, tag, number)
 
-    def scalars(self, values: Mapping[str, object], step: int) -> None:
+    def scalars(self, values: Mapping[str, object], step: SupportsIndex) -> None:
         """Write one point of each of several curves.
 
         Args:
@@ -116,13 +117,13 @@ class EventWriter:
           OSError: the disk is full or gone.
         """
         numbers = [(checked_tag(tag), scalar_bytes(value)) for tag, value in values.items()]
-        step = checked_step(step)
+        whole_step = checked_step(step)
         with self._lock:
             now = self._clock()
             for tag, number in numbers:
-                self._append_scalar(now, step, tag, number)
+                self._append_scalar(now, whole_step, tag, number)
 
-    def summary(self, summary: bytes, step: int) -> None:
+    def summary(self, summary: bytes, step: SupportsIndex) -> None:
         """Write what a summary operation gave.
 
         Args:
@@ -134,12 +135,11 @@ class EventWriter:
           FailedPreconditionError: the writer is closed.
           OSError: the disk is full or gone.
         """
-        step = checked_step(step)
         with self._lock:
             now = self._clock()
             self._append(now, summary_event(now, step, summary))
 
-    def graph(self, graph: Graph) -> None:
+    def graph(self, graph: hr.Graph) -> None:
         """Write the graph of the run; a later one takes its place.
 
         The values of constants above 1 KB are left out: TensorBoard does not show them.
