@@ -15,7 +15,7 @@ import headrace as hr
 from headrace.errors import FailedPreconditionError
 from headrace_viz.event_file import EventFile
 from headrace_viz.graph_view import graph_view
-from headrace_viz.summary import (
+from headrace_viz.events import (
     checked_step,
     checked_tag,
     file_version_event,
