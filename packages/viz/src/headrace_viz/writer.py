@@ -14,7 +14,6 @@ from typing import SupportsIndex
 import headrace as hr
 from headrace.errors import FailedPreconditionError
 from headrace_viz.event_file import EventFile
-from headrace_viz.graph_view import graph_view
 from headrace_viz.events import (
     checked_step,
     checked_tag,
@@ -27,6 +26,7 @@ from headrace_viz.events import (
     session_start_event,
     summary_event,
 )
+from headrace_viz.graph_view import graph_view
 
 _PENDING_LIMIT_BYTES = 64 * 1024
 
