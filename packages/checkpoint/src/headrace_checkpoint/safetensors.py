@@ -34,8 +34,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from headrace.errors import DataLossError, DTypeError, InvalidArgumentError, NotFoundError, known_names
-from headrace.types import Array
 from headrace_checkpoint.checksum import crc32c
+from headrace_checkpoint.dtypes import Array
 from headrace_checkpoint.durable import DISK, Bytes, Disk, replace_file
 
 __all__ = ["EncodedArrays", "SafetensorsFile", "StoredArray", "load_safetensors", "save_safetensors"]

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from headrace.errors import DataLossError, InvalidArgumentError, NotFoundError, known_names
-from headrace.types import Array
+from headrace_checkpoint.dtypes import Array
 from headrace_checkpoint.durable import DISK, Disk, remove_directory, staged_directory, write_file
 from headrace_checkpoint.manifest import MANIFEST, Chunk, Manifest, StoredFile, StoredTensor
 from headrace_checkpoint.safetensors import EncodedArrays, SafetensorsFile

@@ -16,9 +16,8 @@ import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, cast
 
-import ml_dtypes
 import numpy as np
 from google.protobuf.message import DecodeError
 from numpy.typing import ArrayLike, NDArray
@@ -32,31 +31,18 @@ from headrace.errors import (
     known_names,
 )
 from headrace.graph.proto.tensor_pb2 import TensorShapeProto
-from headrace.types import COMPUTABLE, Array
+from headrace.graph.proto.types_pb2 import DataType
 from headrace_checkpoint.checksum import crc32c, mask, unmask
+from headrace_checkpoint.dtypes import STRING, Array, dtype_name, number_of, numpy_dtype
 from headrace_checkpoint.durable import DISK, Bytes, Disk, replace_file
 from headrace_checkpoint.proto.tensor_bundle_pb2 import BundleEntryProto, BundleHeaderProto, TensorSliceProto
 from headrace_checkpoint.sstable import append_varint, decode_table, encode_table, read_varint
 
 __all__ = ["ArraySlice", "BundleEntry", "TensorBundle", "merge_bundles", "save_bundle"]
 
-_STRING: Any = 7  # the generated stubs know enum members only
 _PRODUCER = 1
 _MAX_BYTES = 2**63 - 1
 _MAX_RANK = 64
-
-# DataType number -> elements on disk. int4 and uint4 take a byte each, as in TensorFlow's memory.
-_NUMPY: dict[int, np.dtype[Any]] = {dtype.number: dtype.array_type for dtype in COMPUTABLE} | {
-    number: np.dtype(kind)
-    for number, kind in {
-        11: np.int8, 12: np.uint8, 13: np.int32, 15: np.int16, 16: np.uint16,  # the quantised types: plain integers
-        24: ml_dtypes.float8_e5m2, 25: ml_dtypes.float8_e4m3fn, 26: ml_dtypes.float8_e4m3fnuz,
-        27: ml_dtypes.float8_e4m3b11fnuz, 28: ml_dtypes.float8_e5m2fnuz, 29: ml_dtypes.int4, 30: ml_dtypes.uint4,
-    }.items()
-}  # fmt: skip
-_NUMBERS: dict[np.dtype[Any], Any] = {
-    dtype: number for number, dtype in _NUMPY.items() if number not in (11, 12, 13, 15, 16)
-}
 
 
 class BundleEntry(NamedTuple):
@@ -84,9 +70,7 @@ class BundleEntry(NamedTuple):
     @property
     def dtype_name(self) -> str:
         """The name of the dtype."""
-        return (
-            "string" if self.dtype == _STRING else _NUMPY[self.dtype].name if self.dtype in _NUMPY else str(self.dtype)
-        )
+        return dtype_name(self.dtype)
 
 
 class ArraySlice(NamedTuple):
@@ -241,7 +225,8 @@ class TensorBundle:
                 f"{label} within the {available} bytes of shard {entry.shard}",
                 f"bytes {entry.offset} to {entry.offset + entry.size}",
             )
-        if entry.dtype in _NUMPY and math.prod(entry.shape) * _NUMPY[entry.dtype].itemsize != entry.size:
+        dtype = numpy_dtype(entry.dtype)
+        if dtype is not None and math.prod(entry.shape) * dtype.itemsize != entry.size:
             self._refuse(f"the bytes of {label}: {entry.dtype_name}{list(entry.shape)}", f"{entry.size} bytes")
 
     def _parse_slice(self, label: str, shape: tuple[int, ...], proto: TensorSliceProto) -> tuple[tuple[int, int], ...]:
@@ -255,9 +240,9 @@ class TensorBundle:
 
     def _read_entry(self, name: str, entry: BundleEntry, verify: bool) -> Array:
         raw = self._shards[entry.shard][entry.offset : entry.offset + entry.size]
-        if entry.dtype == _STRING:
+        if entry.dtype == STRING:
             return self._read_strings(name, entry, raw.tobytes(), verify)
-        dtype = _NUMPY.get(entry.dtype)
+        dtype = numpy_dtype(entry.dtype)
         if dtype is None:
             raise DTypeError(
                 f"tensor {name!r} has a dtype that no array can hold", where=self.prefix, got=entry.dtype_name
@@ -312,7 +297,7 @@ class TensorBundle:
         if available < whole or sum(part.size for part in parts) > stored:
             raise self._not_enough_slices(name, available, whole)
         covered = np.zeros(entry.shape, np.bool_)
-        result: Array = np.empty(entry.shape, object if entry.dtype == _STRING else _NUMPY[parts[0].dtype])
+        result: Array = np.empty(entry.shape, numpy_dtype(entry.dtype) or object)
         for box, part in zip(entry.slices, parts, strict=True):
             place = tuple(slice(start, start + length) for start, length in _spelt_out(box, entry.shape))
             result[place] = self._read_entry(name, part, verify)
@@ -330,7 +315,7 @@ class TensorBundle:
             )
         if part.dtype != entry.dtype or part.shape != tuple(n for _, n in _spelt_out(box, entry.shape)) or part.slices:
             self._refuse(f"a slice {box} of {name!r}", str(part))
-        if part.dtype not in _NUMPY and part.dtype != _STRING:
+        if numpy_dtype(part.dtype) is None and part.dtype != STRING:
             raise DTypeError(
                 f"tensor {name!r} has a dtype that no array can hold", where=self.prefix, got=entry.dtype_name
             )
@@ -477,14 +462,14 @@ def _encode_array(name: str, array: NDArray[Any]) -> tuple[BundleEntryProto, lis
     entry = BundleEntryProto(shape=_shape_proto(array.shape))
     chunks: list[Bytes]
     if array.dtype.kind in "OSU":
-        entry.dtype = _STRING
+        entry.dtype = cast(DataType, STRING)
         chunks, crc = _encode_strings(name, array)
     else:
         plain = np.asarray(array, dtype=array.dtype.newbyteorder("="), order="C")
-        number = _NUMBERS.get(plain.dtype)
+        number = number_of(plain.dtype)
         if number is None:
             raise DTypeError(f"tensor {name!r} has a dtype that TensorFlow does not know", got=str(array.dtype))
-        entry.dtype = number
+        entry.dtype = cast(DataType, number)
         raw = plain.reshape(-1).view(np.uint8)
         chunks, crc = [raw.data], crc32c(raw)
     entry.size = sum(len(chunk) for chunk in chunks)
