@@ -112,6 +112,12 @@ def test_refused_with_several_inputs(half: Any, body: str, message: str) -> None
         parse_predict(body.encode(), half.signatures)
 
 
+def test_S07_more_dimensions_in_the_signature_than_in_the_request(make_signature: Callable[..., Any]) -> None:
+    signature = make_signature({"x": ("int32", [None, 1])}, {}, lambda x: {})
+    with pytest.raises(BadRequestError, match=r"Input 'x' has a shape .*\n  expected: \[\?, 1\]\n  got:      \[1\]"):
+        parse_predict(b'{"instances": [5]}', {"serving_default": signature})
+
+
 def test_several_inputs_by_row_and_by_column(half: Any) -> None:
     by_row = parse_predict(
         b'{"signature_name": "score", "instances": [{"x": [1, 2], "n": 3}, {"n": 4, "x": [5, 6]}]}', half.signatures

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
 from headrace.errors import FeedError, InternalError
+from headrace.types import Array, DType, Shape, TensorSpec, as_dtype
 from headrace_serving.errors import ServableNotFoundError
+from headrace_serving.json_tensor import dump_json, tensor_to_json
+from headrace_serving.json_value import parse_json
 from headrace_serving.repository import ModelRepository, ModelSpec, ModelVersion
 from headrace_serving.server import ModelServer
 
@@ -87,3 +95,46 @@ def test_many_threads_get_their_own_answers(server: ModelServer) -> None:
     with ThreadPoolExecutor(8) as threads:
         answers = list(threads.map(ask, range(200)))
     assert answers == [{"predictions": [{"y": float(n), "label": str(n * 10)}]} for n in range(200)]
+
+
+class Reverse:
+    """A signature that answers its rows in reverse order."""
+
+    def __init__(self, dtype: DType) -> None:
+        self.inputs = {"x": Info(dtype, Shape(), "x:0")}
+        self.outputs = self.inputs
+
+    def __call__(self, **inputs: Array) -> dict[str, Array]:
+        """Compute the outputs."""
+        return {"x": inputs["x"][::-1]}
+
+
+@dataclass(frozen=True)
+class Info(TensorSpec):
+    """An input or output."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class ReverseModel:
+    """A model of that signature."""
+
+    signatures: dict[str, Reverse]
+
+
+@given(
+    st.sampled_from(["float32", "float64", "int32", "int64", "uint64", "bool"]).flatmap(
+        lambda dtype: hnp.arrays(dtype, hnp.array_shapes(max_dims=3, max_side=4))
+    )
+)
+def test_rows_columns_and_the_model_itself_agree(x: Array) -> None:
+    model = ReverseModel({"serving_default": Reverse(as_dtype(x.dtype))})
+    server = ModelServer(ModelRepository([ModelVersion("m", 1, model)]))
+    document = tensor_to_json("x", x)
+    by_row = parse_json(server.predict(ModelSpec("m"), dump_json({"instances": document})))
+    by_column = parse_json(server.predict(ModelSpec("m"), dump_json({"inputs": {"x": document}})))
+    assert isinstance(by_row, dict)
+    assert isinstance(by_column, dict)
+    for answer in (by_row["predictions"], by_column["outputs"]):
+        np.testing.assert_array_equal(np.array(answer, x.dtype), x[::-1], strict=True)
