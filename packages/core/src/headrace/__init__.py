@@ -1,1 +1,57 @@
 """Dataflow graphs: build, differentiate, optimise and run them."""
+
+from headrace import errors, interfaces
+from headrace.config import Config, config
+from headrace.function import Function, function
+from headrace.grad import array as _array_gradients  # noqa: F401  # registers the rules of the family, as all below
+from headrace.grad import control as _control_gradients  # noqa: F401
+from headrace.grad import math as _math_gradients  # noqa: F401
+from headrace.grad import state as _state_gradients  # noqa: F401
+from headrace.grad.backprop import explain_gradient, gradients
+from headrace.grad.registry import gradient_override, no_gradient, register_gradient
+from headrace.graph import attr
+from headrace.graph.apply import apply_op, constant, convert_to_tensor
+from headrace.graph.graph import Graph
+from headrace.graph.op_def import register_op
+from headrace.graph.operation import Operation, Tensor
+from headrace.graph.printer import format_graph
+from headrace.graph.scopes import colocate_with, control_dependencies, device, name_scope
+from headrace.kernels import array as _array_kernels  # noqa: F401
+from headrace.kernels import control as _control_kernels  # noqa: F401
+from headrace.kernels import math as _math_kernels  # noqa: F401
+from headrace.kernels import state as _state_kernels  # noqa: F401
+from headrace.kernels.registry import register_kernel
+from headrace.ops import state as _state_ops  # noqa: F401
+from headrace.ops.array import cast, placeholder
+from headrace.ops.control import group, identity, stop_gradient
+from headrace.ops.indexed_slices import IndexedSlices
+from headrace.ops.math import add, multiply
+from headrace.runtime.trace import Trace
+from headrace.session import PendingStep, Session
+from headrace.types import (
+    DType,
+    Shape,
+    TensorSpec,
+    as_dtype,
+    bfloat16,
+    bool,
+    broadcast_shapes,
+    complex64,
+    complex128,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    promote_types,
+    resource,
+    string,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+    variant,
+)
+from headrace.variable import Variable

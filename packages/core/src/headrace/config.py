@@ -1,0 +1,76 @@
+"""Options of a session or function, and of everything that is built or run inside a `with` block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar, Token
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from headrace.errors import InvalidArgumentError, known_names
+
+__all__ = ["Config", "config", "current_config"]
+
+DEFAULT_PASSES = ("fold", "arithmetic", "cse")
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What may be chosen about building and running a graph. Immutable; also a context manager that makes it current.
+
+    Attributes:
+      passes: the graph passes to apply after pruning, in order: names of built-in ones or functions `Graph -> Graph`.
+      backend: the name of the backend that compiles segments, or "auto" for the best one installed.
+      strict_promotion: refuse to mix dtypes of different kinds where the array API standard leaves the result open.
+      verify: check every graph between passes (slower; on in the tests).
+      timeout: seconds a step may take when `run` is given none, or None for no limit.
+    """
+
+    passes: tuple[str | Callable[..., Any], ...] = DEFAULT_PASSES
+    backend: str = "auto"
+    strict_promotion: bool = False
+    verify: bool = False
+    timeout: float | None = None
+
+    def __enter__(self) -> Config:
+        _tokens.set((*_tokens.get(), _current.set(self)))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        *rest, token = _tokens.get()
+        _tokens.set(tuple(rest))
+        _current.reset(token)
+
+
+_current: ContextVar[Config] = ContextVar("headrace_config", default=Config())  # noqa: B039  # Config is immutable
+_tokens: ContextVar[tuple[Token[Config], ...]] = ContextVar("headrace_config_tokens", default=())
+
+
+def current_config() -> Config:
+    """The options in force here."""
+    return _current.get()
+
+
+def config(**options: Any) -> Config:
+    """The options in force here with some of them replaced.
+
+    Args:
+      **options: attributes of `Config`.
+    Returns:
+      The new options: pass them to a Session, or enter them with `with`.
+    Raises:
+      InvalidArgumentError: an option is not known.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.config(strict_promotion=True):
+      ...     hr.config().strict_promotion
+      True
+    """
+    known = [field.name for field in fields(Config)]
+    for name in options:
+        if name not in known:
+            raise InvalidArgumentError(f"there is no option '{name}'", expected=known_names(name, known), got=name)
+    if "passes" in options:
+        options["passes"] = tuple(options["passes"])
+    return replace(current_config(), **options)

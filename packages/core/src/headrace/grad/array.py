@@ -1,0 +1,1 @@
+"""Gradient rules of the array family."""

@@ -1,0 +1,261 @@
+"""Attributes: the compile-time parameters of an operation, their kinds and their checks.
+
+Users meet this module as `hr.attr` when they register an operation: `attrs=dict(T=hr.attr.floating, axis=hr.attr.int(0))`.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from headrace import types
+from headrace.errors import AttrError, DTypeError, HeadraceError
+from headrace.types import DType, DTypeLike, Shape, as_dtype, as_shape
+
+__all__ = [
+    "REQUIRED",
+    "AttrSpec",
+    "FunctionName",
+    "any_type",
+    "bool",
+    "complexes",
+    "float",
+    "floating",
+    "floating_or_complex",
+    "function",
+    "index_type",
+    "int",
+    "integers",
+    "list_of",
+    "numeric",
+    "ordered",
+    "shape",
+    "string",
+    "tensor",
+    "type",
+]
+
+AttrValue = Any
+"""int, float, bool, str, bytes, DType, Shape, np.ndarray, FunctionName, or a tuple of one of these."""
+
+
+class _Required:
+    def __repr__(self) -> str:
+        return "required"
+
+
+REQUIRED = _Required()
+"""The default of an attribute that must be given."""
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionName:
+    """The value of an attribute that names a function of the graph's library, with that function's own attributes."""
+
+    name: str
+    attrs: Mapping[str, AttrValue] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AttrSpec:
+    """What values one attribute of an operation may take.
+
+    Attributes:
+      kind: int, float, bool, string, type, shape, tensor or function.
+      is_list: the value is a tuple of such values.
+      default: the value if none is given, or `REQUIRED`.
+      allowed: the permitted values (dtypes or strings), or None for all.
+      minimum: the least value of an int, the least length of a list, or None.
+    """
+
+    kind: str
+    is_list: builtins.bool = False
+    default: AttrValue = REQUIRED
+    allowed: tuple[AttrValue, ...] | None = None
+    minimum: builtins.int | None = None
+
+    def normalize(self, value: AttrValue, name: str) -> AttrValue:
+        """Convert a given value to its canonical form.
+
+        Raises:
+          AttrError: the value is of another kind, or not among the allowed ones.
+        """
+        if not self.is_list:
+            return self._normalize_one(value, name)
+        if isinstance(value, (builtins.str, bytes)) or not isinstance(value, Iterable):
+            raise self._wrong(name, value)
+        values = tuple(self._normalize_one(item, name) for item in value)
+        if self.minimum is not None and len(values) < self.minimum:
+            raise AttrError(f"attr '{name}' is too short", expected=f"at least {self.minimum} items", got=f"{len(values)}")
+        return values
+
+    def _normalize_one(self, value: AttrValue, name: str) -> AttrValue:
+        try:
+            converted = _CONVERTERS[self.kind](value)
+        except (TypeError, ValueError, HeadraceError) as error:
+            raise self._wrong(name, value) from error
+        if self.allowed is not None and converted not in self.allowed:
+            raise self._wrong(name, value)
+        if self.minimum is not None and not self.is_list and converted < self.minimum:
+            raise self._wrong(name, value)
+        return converted
+
+    def _wrong(self, name: str, value: AttrValue) -> AttrError:
+        return AttrError(f"attr '{name}' has a wrong value", expected=str(self), got=f"{value!r}")
+
+    def __str__(self) -> str:
+        text = f"list of {self.kind}" if self.is_list else self.kind
+        if self.allowed is not None:
+            text += " in {" + ", ".join(str(value) for value in self.allowed) + "}"
+        if self.minimum is not None:
+            text += f" of at least {self.minimum} items" if self.is_list else f" >= {self.minimum}"
+        return text if self.default is REQUIRED else f"{text}, default {self.default}"
+
+
+def _to_int(value: AttrValue) -> builtins.int:
+    if isinstance(value, builtins.bool) or not hasattr(value, "__index__"):
+        raise TypeError("not an integer")
+    number: builtins.int = value.__index__()
+    if not -(2**63) <= number < 2**63:
+        raise ValueError("does not fit 64 bits")
+    return number
+
+
+def _to_float(value: AttrValue) -> builtins.float:
+    if isinstance(value, (builtins.str, bytes, builtins.bool)):
+        raise TypeError("not a number")
+    return builtins.float(value)
+
+
+def _to_bool(value: AttrValue) -> builtins.bool:
+    if not isinstance(value, (builtins.bool, np.bool_)):
+        raise TypeError("not a bool")
+    return builtins.bool(value)
+
+
+def _to_string(value: AttrValue) -> str | bytes:
+    """Text stays text; bytes that are not UTF-8 stay bytes, since TensorFlow's string attributes are bytes."""
+    if isinstance(value, bytes):
+        try:
+            return value.decode("utf-8")
+        except UnicodeDecodeError:
+            return value
+    if not isinstance(value, str):
+        raise TypeError("not a string")
+    return value
+
+
+def _to_tensor(value: AttrValue) -> types.Array:
+    """A private read-only array; an array that is read-only already and owns its data is taken as it is."""
+    array = np.asarray(value)
+    if array.dtype.kind in "SU":
+        raise TypeError("string tensors are object arrays of bytes")
+    if array.flags.writeable or array.base is not None:
+        array = array.copy()
+        array.flags.writeable = False
+    return array
+
+
+def _to_function(value: AttrValue) -> FunctionName:
+    if isinstance(value, FunctionName):
+        return value
+    if isinstance(value, str):
+        return FunctionName(value)
+    raise TypeError("not a function name")
+
+
+def _to_dtype(value: AttrValue) -> DType:
+    if isinstance(value, str) and value.isidentifier() is False:
+        raise DTypeError(f"no dtype is named {value!r}")
+    return as_dtype(value)
+
+
+_CONVERTERS: dict[str, Any] = {
+    "int": _to_int,
+    "float": _to_float,
+    "bool": _to_bool,
+    "string": _to_string,
+    "type": _to_dtype,
+    "shape": as_shape,
+    "tensor": _to_tensor,
+    "function": _to_function,
+}
+
+
+def attr_key(value: AttrValue) -> AttrValue:
+    """A hashable stand-in for an attribute value: equal keys mean equal values, bit for bit."""
+    if isinstance(value, np.ndarray):
+        content = tuple(value.reshape(-1).tolist()) if value.dtype == object else value.tobytes()
+        return (value.dtype.str, value.shape, content)
+    if isinstance(value, tuple):
+        return tuple(attr_key(item) for item in value)
+    if isinstance(value, FunctionName):
+        return (value.name, tuple(sorted((key, attr_key(item)) for key, item in value.attrs.items())))
+    if isinstance(value, builtins.float):
+        return value.hex()  # NaN equals itself and 0.0 differs from -0.0
+    return value
+
+
+def int(default: AttrValue = REQUIRED, *, minimum: builtins.int | None = None) -> AttrSpec:
+    """A 64-bit integer attribute."""
+    return AttrSpec("int", default=default, minimum=minimum)
+
+
+def float(default: AttrValue = REQUIRED) -> AttrSpec:
+    """A floating point attribute."""
+    return AttrSpec("float", default=default)
+
+
+def bool(default: AttrValue = REQUIRED) -> AttrSpec:
+    """A boolean attribute."""
+    return AttrSpec("bool", default=default)
+
+
+def string(default: AttrValue = REQUIRED, *, allowed: Iterable[str] | None = None) -> AttrSpec:
+    """A string attribute, optionally one of a few words."""
+    return AttrSpec("string", default=default, allowed=None if allowed is None else tuple(allowed))
+
+
+def shape(default: AttrValue = REQUIRED) -> AttrSpec:
+    """A shape attribute, possibly with unknown parts."""
+    return AttrSpec("shape", default=default)
+
+
+def tensor(default: AttrValue = REQUIRED) -> AttrSpec:
+    """A constant array as an attribute."""
+    return AttrSpec("tensor", default=default)
+
+
+def function(default: AttrValue = REQUIRED) -> AttrSpec:
+    """The name of a function in the graph's library."""
+    return AttrSpec("function", default=default)
+
+
+def type(*allowed: DTypeLike, default: AttrValue = REQUIRED) -> AttrSpec:
+    """A dtype attribute, one of `allowed`, or any dtype if none is named."""
+    permitted = tuple(as_dtype(item) for item in allowed) or None
+    return AttrSpec("type", default=default if default is REQUIRED else as_dtype(default), allowed=permitted)
+
+
+def list_of(spec: AttrSpec, default: AttrValue = REQUIRED, *, minimum: builtins.int | None = None) -> AttrSpec:
+    """A list of values that each satisfy `spec`."""
+    given = default if default is REQUIRED else tuple(default)
+    return AttrSpec(spec.kind, is_list=True, default=given, allowed=spec.allowed, minimum=minimum)
+
+
+_FLOATS = (types.bfloat16, types.float16, types.float32, types.float64)
+_COMPLEXES = (types.complex64, types.complex128)
+_INTEGERS = tuple(dtype for dtype in types.COMPUTABLE if dtype.is_integer)
+
+any_type = type()
+floating = type(*_FLOATS)
+complexes = type(*_COMPLEXES)
+floating_or_complex = type(*_FLOATS, *_COMPLEXES)
+integers = type(*_INTEGERS)
+numeric = type(*_FLOATS, *_COMPLEXES, *_INTEGERS)
+ordered = type(*_FLOATS, *_INTEGERS)
+index_type = type(types.int32, types.int64, default=types.int32)

@@ -1,0 +1,335 @@
+"""Graph: the owner of operations, and `create_op`, the only place where one comes to be."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.errors import AttrError, DTypeError, GraphError, HeadraceError, InternalError, NotFoundError, known_names
+from headrace.graph.attr import REQUIRED, AttrValue
+from headrace.graph.op_def import UNKNOWN_OUTPUT, ArgSpec, OpDef, lookup_op_def
+from headrace.graph.operation import Operation, Tensor
+from headrace.graph.scopes import Scope, check_name, current_scope, enter
+from headrace.graph.shape_value import constant_value, constant_value_as_shape
+from headrace.graph.source import SourceLine, user_line
+from headrace.types import Array, Shape, TensorSpec
+
+__all__ = ["Graph"]
+
+GROWTH_LIMIT = 16
+"""How often one line may extend a graph between steps before it is taken for a loop that grows the graph."""
+
+
+class Graph:
+    """A dataflow graph: operations and the tensors between them. Mutable, append-only and thread-safe.
+
+    Args:
+      seed: the graph-level seed of random operations, or None for a fresh one per run.
+      extend: permit one line of the program to add operations again and again between steps; by default that is an
+        error, since a graph that grows in a training loop gets slower with every step.
+
+    Example:
+      >>> import headrace as hr
+      >>> graph = hr.Graph()
+      >>> with graph.as_default():
+      ...     y = hr.constant(2.0) * 3.0
+      >>> with hr.Session(graph) as session:
+      ...     print(session.run(y))
+      6.0
+    """
+
+    def __init__(self, *, seed: int | None = None, extend: bool = False) -> None:
+        self.seed = seed
+        self.extend = extend
+        self.variables: list[Any] = []
+        self.library: dict[str, bytes] = {}
+        self.versions: tuple[int, int] = (0, 0)
+        self._operations: list[Operation] = []
+        self._by_name: dict[str, Operation] = {}
+        self._name_counts: dict[str, int] = {}
+        self._lock = threading.RLock()
+        self._finalized = False
+        self._epoch = 0
+        self._extended_by: dict[SourceLine, tuple[int, int]] = {}
+
+    @property
+    def operations(self) -> Sequence[Operation]:
+        """The operations in the order of creation; a snapshot."""
+        with self._lock:
+            return tuple(self._operations)
+
+    @property
+    def version(self) -> int:
+        """A number that grows with each operation added."""
+        return len(self._operations)
+
+    @contextmanager
+    def as_default(self) -> Iterator[Graph]:
+        """Let user functions called inside build in this graph."""
+        with enter(Scope(graph=self)):
+            yield self
+
+    def finalize(self) -> None:
+        """Refuse further operations from now on."""
+        self._finalized = True
+
+    def note_plan(self) -> None:
+        """Record that a session took a plan of the graph; lines that keep extending it afterwards are found by this."""
+        self._epoch += 1
+
+    def operation(self, name: str) -> Operation:
+        """The operation of a name; raises NotFoundError if there is none."""
+        found = self._by_name.get(name)
+        if found is None:
+            raise NotFoundError(
+                f"the graph has no operation '{name}'", expected=known_names(name, self._by_name), got=name
+            )
+        return found
+
+    def tensor(self, name: str) -> Tensor:
+        """The tensor of a name `operation:index`; `operation` alone means output 0.
+
+        Raises:
+          NotFoundError: there is no such operation or output.
+        """
+        op_name, _, index_text = name.partition(":")
+        operation = self.operation(op_name)
+        index = int(index_text) if index_text.isdecimal() else 0 if not index_text else -1
+        if not 0 <= index < len(operation.outputs):
+            raise NotFoundError(
+                f"operation '{op_name}' has no output '{index_text}'",
+                where=operation.location,
+                expected=f"an index below {len(operation.outputs)}",
+                got=name,
+            )
+        return operation.outputs[index]
+
+    def unique_name(self, name: str) -> str:
+        """`name`, or `name_1`, `name_2`, ... if it is taken; the result is reserved."""
+        with self._lock:
+            count = self._name_counts.get(name, 0)
+            self._name_counts[name] = count + 1
+            if count == 0:
+                return name
+            while f"{name}_{count}" in self._name_counts:
+                count += 1
+            self._name_counts[name] = count + 1
+            return self.unique_name(f"{name}_{count}")
+
+    def create_op(
+        self,
+        type_name: str,
+        inputs: Sequence[Tensor] = (),
+        attrs: Mapping[str, AttrValue] | None = None,
+        *,
+        name: str | None = None,
+        control_inputs: Sequence[Operation] = (),
+        device: str | None = None,
+        colocation: Sequence[str] = (),
+        source: SourceLine | None = None,
+        op_def: OpDef | None = None,
+    ) -> Operation:
+        """Add one operation: every user function, import and pass goes through here and through its checks.
+
+        Args:
+          type_name: the operation's type.
+          inputs: its inputs, flat, in the order of the signature.
+          attrs: its attributes; those with a default may be left out.
+          name: its name within the current scope, or None to derive one from the type. A name that ends in `/` is
+            taken as absolute, without the scope.
+          control_inputs: operations to run before it, beside those of the scope.
+          device: the requested device, or None for the scope's.
+          colocation: names of operations whose device it must share, beside those of the scope.
+          source: the user's line, or None to find it on the call stack.
+          op_def: the signature to use where the type is not registered (an unknown operation of an imported graph).
+        Returns:
+          The new operation.
+        Raises:
+          UnknownOpError: the type is not registered.
+          AttrError: an attribute is missing, unknown or of the wrong kind.
+          DTypeError: the inputs do not fit the signature.
+          GraphError: an input belongs to another graph, or the graph is finalized.
+          ShapeError: the shape function refuses the inputs.
+        """
+        definition = op_def or lookup_op_def(type_name)
+        scope = current_scope()
+        if scope.graph is not self:
+            scope = Scope(graph=self)
+        line = source or user_line()
+        requested = name or type_name
+        if type_name in scope.gradient_override:
+            attrs = {**(attrs or {}), "_gradient_op_type": scope.gradient_override[type_name]}
+        place = f"{type_name} '{requested.rstrip('/')}' created at {line}"
+        inputs = tuple(inputs)
+        try:
+            self._check_owner(inputs, control_inputs)
+            values = _complete_attrs(definition, attrs or {})
+            _check_inputs(definition, values, inputs)
+            shapes = _infer_shapes(definition, requested, values, inputs)
+        except HeadraceError as error:
+            raise error.at(place)
+        dtypes = [dtype for argument in definition.outputs for dtype in argument.dtypes(values)]
+        if len(shapes) != len(dtypes):
+            raise InternalError(
+                f"the shape function of {type_name} gave {len(shapes)} shapes for {len(dtypes)} outputs", where=place
+            )
+        specs = [TensorSpec(dtype, shape) for dtype, shape in zip(dtypes, shapes, strict=True)]
+        with self._lock:
+            self._check_growth(line, place)
+            operation = Operation(
+                graph=self,
+                index=len(self._operations),
+                name=self._full_name(scope.prefix, requested),
+                op_def=definition,
+                attrs=values,
+                inputs=inputs,
+                control_inputs=tuple(dict.fromkeys((*scope.control_inputs, *control_inputs))),
+                device=scope.device if device is None else device,
+                colocation=(*scope.colocation, *colocation),
+                source=line,
+            )
+            operation.outputs = tuple(Tensor(operation, index, spec) for index, spec in enumerate(specs))
+            self._operations.append(operation)
+            self._by_name[operation.name] = operation
+        return operation
+
+    def _full_name(self, prefix: str, name: str) -> str:
+        absolute = name[:-1] if name.endswith("/") else ""
+        if absolute and absolute not in self._by_name:
+            self._name_counts.setdefault(check_name(absolute), 1)
+            return absolute
+        if absolute:
+            return self.unique_name(absolute)
+        return self.unique_name(prefix + check_name(name.lstrip("_")))
+
+    def _check_owner(self, inputs: Sequence[Tensor], control_inputs: Sequence[Operation]) -> None:
+        for item in inputs:
+            if not isinstance(item, Tensor):
+                raise GraphError("an input is not a tensor", expected="hr.Tensor", got=repr(item))
+        for operation in (*(tensor.op for tensor in inputs), *control_inputs):
+            if operation.graph is not self:
+                raise GraphError(
+                    f"'{operation.name}' belongs to another graph",
+                    expected="inputs of the graph in which the operation is created",
+                    got=operation.location,
+                    hint="build both in one graph, or feed the value through a placeholder",
+                )
+
+    def _check_growth(self, line: SourceLine, place: str) -> None:
+        if self._finalized:
+            raise GraphError(
+                "the graph is finalized", where=place, hint="create every operation before graph.finalize()"
+            )
+        if self._epoch == 0 or self.extend:
+            return
+        last_epoch, times = self._extended_by.get(line, (0, 0))
+        if last_epoch == self._epoch:
+            return
+        if times >= GROWTH_LIMIT:
+            raise GraphError(
+                "the graph grows while it is being run: this line adds operations again and again between steps",
+                where=place,
+                expected="operations created once, before the loop",
+                got=f"{times + 1} additions from one line, {len(self._operations)} operations so far",
+                hint="create the operation before the loop and run it inside; hr.Graph(extend=True) permits growth",
+            )
+        self._extended_by[line] = (self._epoch, times + 1)
+
+    def __repr__(self) -> str:
+        return f"<hr.Graph of {len(self._operations)} operations>"
+
+
+def _complete_attrs(op_def: OpDef, given: Mapping[str, AttrValue]) -> dict[str, AttrValue]:
+    """Check the given attributes and fill in the defaults. Names with a leading underscore pass as annotations."""
+    values: dict[str, AttrValue] = {}
+    for name, spec in op_def.attrs.items():
+        if name in given:
+            values[name] = spec.normalize(given[name], name)
+        elif spec.default is not REQUIRED:
+            values[name] = spec.default
+        else:
+            raise AttrError(f"attr '{name}' is missing", expected=op_def.signature, got=_names(given))
+    for name in given:
+        if name not in values:
+            if not name.startswith("_"):
+                raise AttrError(f"attr '{name}' is not known", expected=op_def.signature, got=_names(given))
+            values[name] = given[name]
+    return values
+
+
+def _names(attrs: Mapping[str, AttrValue]) -> str:
+    return "attrs " + (", ".join(sorted(attrs)) or "(none)")
+
+
+def _check_inputs(op_def: OpDef, attrs: Mapping[str, AttrValue], inputs: Sequence[Tensor]) -> None:
+    expected = [(argument, dtype) for argument in op_def.inputs for dtype in argument.dtypes(attrs)]
+    if len(expected) != len(inputs):
+        raise DTypeError(
+            "the number of inputs is wrong", expected=f"{len(expected)}: {op_def.signature}", got=str(len(inputs))
+        )
+    for (argument, dtype), tensor in zip(expected, inputs, strict=True):
+        if tensor.dtype is not dtype and tensor.dtype is not UNKNOWN_OUTPUT.dtype:
+            raise DTypeError(
+                f"input '{argument.name}' has the wrong dtype",
+                expected=f"{dtype} ({op_def.signature})",
+                got=f"'{tensor.name}' {tensor.spec}",
+                hint=f"hr.cast(x, hr.{dtype})",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Inference:
+    """What a shape function sees (see `op_def.InferenceContext`)."""
+
+    name: str
+    type: str
+    attrs: Mapping[str, AttrValue]
+    tensors: Sequence[Tensor]
+
+    @property
+    def inputs(self) -> Sequence[TensorSpec]:
+        return [tensor.spec for tensor in self.tensors]
+
+    def attr(self, name: str) -> AttrValue:
+        return self.attrs[name]
+
+    def constant(self, index: int) -> Array | None:
+        return constant_value(self.tensors[index])
+
+    def constant_shape(self, index: int) -> Shape:
+        return constant_value_as_shape(self.tensors[index])
+
+    def variable_spec(self, index: int) -> TensorSpec | None:
+        source = self.tensors[index].op
+        while source.type == "Identity":
+            source = source.inputs[0].op
+        return TensorSpec(source.attrs["dtype"], source.attrs["shape"]) if source.type == "VarHandleOp" else None
+
+
+def _infer_shapes(
+    op_def: OpDef, name: str, attrs: Mapping[str, AttrValue], inputs: Sequence[Tensor]
+) -> Sequence[Shape]:
+    """Run the shape function; an error that does not show what it got gets the inputs' specs."""
+    context = _Inference(name.rstrip("/"), op_def.name, attrs, inputs)
+    try:
+        return op_def.shape_function(context)
+    except HeadraceError as error:
+        if error.got is None:
+            error.got = ", ".join(f"'{tensor.name}' {tensor.spec}" for tensor in inputs) or "no inputs"
+        raise
+
+
+def unknown_op_def(type_name: str, inputs: Sequence[Tensor], num_outputs: int) -> OpDef:
+    """A stand-in signature for a type that is not registered, so that its graph can be kept and written out again."""
+    return OpDef(
+        name=type_name,
+        inputs=tuple(ArgSpec(f"input_{index}", dtype=tensor.dtype) for index, tensor in enumerate(inputs)),
+        outputs=tuple(ArgSpec(f"output_{index}", dtype=UNKNOWN_OUTPUT.dtype) for index in range(num_outputs)),
+        attrs={},
+        shape_function=lambda op: [Shape()] * num_outputs,
+        stateful=True,
+        doc="An operation type that is not registered in this program.",
+    )

@@ -1,0 +1,147 @@
+"""The scopes that surround the creation of an operation: graph, name, device, control inputs, colocation.
+
+They live in one context variable, so threads and tasks that build different graphs do not see each other's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from headrace.errors import GraphError, NoGraphError
+
+if TYPE_CHECKING:
+    from headrace.graph.graph import Graph
+    from headrace.graph.operation import Operation, Tensor
+
+__all__ = ["Scope", "colocate_with", "control_dependencies", "current_graph", "device", "has_graph", "name_scope"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Everything that surrounds the creation of an operation."""
+
+    graph: Graph | None = None
+    prefix: str = ""
+    device: str = ""
+    control_inputs: tuple[Operation, ...] = ()
+    colocation: tuple[str, ...] = ()
+    gradient_override: Mapping[str, str] = field(default_factory=dict)
+
+
+_scope: ContextVar[Scope] = ContextVar("headrace_scope", default=Scope())  # noqa: B039  # Scope is immutable
+
+_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*\Z")
+
+
+def current_scope() -> Scope:
+    """The scope of the calling context."""
+    return _scope.get()
+
+
+def has_graph() -> bool:
+    """True where a user function would build graph."""
+    return _scope.get().graph is not None
+
+
+def current_graph() -> Graph:
+    """The graph that is being built.
+
+    Raises:
+      NoGraphError: none is.
+    """
+    graph = _scope.get().graph
+    if graph is None:
+        raise NoGraphError(
+            "a Headrace function was called where no graph is being built",
+            expected="a call inside `with graph.as_default():` or inside a function decorated with @hr.function",
+            got="a call outside of both (there is no hidden global graph, and values are not computed at once)",
+            hint="graph = hr.Graph(); with graph.as_default(): ...",
+        )
+    return graph
+
+
+@contextmanager
+def enter(scope: Scope) -> Iterator[None]:
+    """Make `scope` the one of the calling context."""
+    token = _scope.set(scope)
+    try:
+        yield
+    finally:
+        _scope.reset(token)
+
+
+def check_name(name: str) -> str:
+    """Return `name` if an operation or scope may have it; raises GraphError otherwise."""
+    if not isinstance(name, str) or not _NAME.match(name):
+        raise GraphError(
+            "a name has characters that graph files cannot hold",
+            expected="letters, digits, '.', '_', '-', '>' and '/', not starting with '_', '-' or '/'",
+            got=repr(name),
+        )
+    return name
+
+
+@contextmanager
+def name_scope(name: str) -> Iterator[str]:
+    """Prefix the names of the operations created inside with `name/`, made unique.
+
+    Args:
+      name: the scope's name; a name that ends in `/` is taken as an absolute scope and re-entered.
+    Yields:
+      The full prefix, ending in `/`.
+
+    Example:
+      >>> import headrace as hr
+      >>> graph = hr.Graph()
+      >>> with graph.as_default(), hr.name_scope("layer"):
+      ...     print(hr.constant(1.0, name="bias").name)
+      layer/bias:0
+    """
+    graph = current_graph()
+    outer = _scope.get()
+    prefix = name if name.endswith("/") else graph.unique_name(outer.prefix + check_name(name)) + "/"
+    with enter(replace(outer, prefix=prefix)):
+        yield prefix
+
+
+@contextmanager
+def device(name: str) -> Iterator[None]:
+    """Ask that the operations created inside run on a device, e.g. `"/job:ps/task:1"` or `"GPU:0"`; may be partial."""
+    with enter(replace(_scope.get(), device=name)):
+        yield
+
+
+@contextmanager
+def control_dependencies(control_inputs: Sequence[Operation | Tensor]) -> Iterator[None]:
+    """Let the operations created inside run only after the given ones; an empty sequence changes nothing."""
+    outer = _scope.get()
+    graph = current_graph()
+    operations = tuple(item if hasattr(item, "op_def") else item.op for item in control_inputs)
+    for operation in operations:
+        if operation.graph is not graph:
+            raise GraphError(
+                "a control dependency lies in another graph", where=operation.location, hint="build both in one graph"
+            )
+    with enter(replace(outer, control_inputs=outer.control_inputs + operations)):
+        yield
+
+
+@contextmanager
+def without_control_dependencies() -> Iterator[None]:
+    """Forget surrounding control dependencies, for operations that must not wait (initial values)."""
+    with enter(replace(_scope.get(), control_inputs=())):
+        yield
+
+
+@contextmanager
+def colocate_with(item: Operation | Tensor) -> Iterator[None]:
+    """Ask that the operations created inside run on the device of the given one."""
+    operation = item if hasattr(item, "op_def") else item.op
+    outer = _scope.get()
+    with enter(replace(outer, colocation=(*outer.colocation, operation.name))):
+        yield

@@ -1,0 +1,145 @@
+"""The plug-in interfaces: what a backend, an observer or a session target must do to take part.
+
+Every method says when it is called and what it may raise. `INTERFACE_VERSION` changes when one of them does; a plug-in names the
+version it was written for and loading checks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from headrace.types import Array, DType, Shape, TensorSpec
+
+if TYPE_CHECKING:
+    from headrace.graph.graph import Graph
+
+__all__ = [
+    "INTERFACE_VERSION",
+    "Backend",
+    "Compiled",
+    "Observer",
+    "OpContext",
+    "Resources",
+    "VariableStorage",
+]
+
+INTERFACE_VERSION = 1
+
+
+class VariableStorage(Protocol):
+    """The mutable buffer behind one variable. Mutable and thread-safe: a read sees a whole value, old or new."""
+
+    @property
+    def name(self) -> str:
+        """The name under which it is shared."""
+
+    @property
+    def dtype(self) -> DType:
+        """The element type, fixed when it is created."""
+
+    @property
+    def shape(self) -> Shape:
+        """The static shape that every value must satisfy."""
+
+    @property
+    def is_initialized(self) -> bool:
+        """True once a value was assigned."""
+
+    def read(self) -> Array:
+        """The current value; the caller must not write to it. Raises FailedPreconditionError before the first assignment."""
+
+    def assign(self, value: Array) -> None:
+        """Replace the value by a copy of `value`. Raises ShapeError if it does not fit the static shape."""
+
+    def update(self, change: Callable[[Array], Array | None]) -> None:
+        """Apply `change` to the value under the variable's lock.
+
+        `change` gets an array that nobody else sees and either writes to it and returns None, or returns the new value.
+        If it raises, the variable keeps its old value.
+        """
+
+    def destroy(self) -> None:
+        """Forget the value; the variable is uninitialised again."""
+
+
+class Resources(Protocol):
+    """The resource container of one session or task: named mutable objects. Mutable and thread-safe."""
+
+    def variable(self, container: str, name: str, dtype: DType, shape: Shape) -> VariableStorage:
+        """The variable of that name, created uninitialised at the first request.
+
+        Raises InvalidArgumentError if it exists with another dtype or an incompatible shape.
+        """
+
+    def lookup_or_create(self, key: Hashable, create: Callable[[], Any]) -> Any:
+        """The object under `key`, made by `create` at the first request."""
+
+
+class OpContext(Protocol):
+    """What a kernel sees of the operation it computes."""
+
+    @property
+    def name(self) -> str:
+        """The operation's name."""
+
+    @property
+    def type(self) -> str:
+        """The operation's type."""
+
+    @property
+    def inputs(self) -> Sequence[TensorSpec]:
+        """dtype and static shape of each input, flat."""
+
+    @property
+    def outputs(self) -> Sequence[TensorSpec]:
+        """dtype and static shape of each output, flat."""
+
+    @property
+    def resources(self) -> Resources:
+        """The container in which the operation finds its state."""
+
+    def attr(self, name: str) -> Any:
+        """The value of an attribute."""
+
+
+class Compiled(Protocol):
+    """A compiled segment. May be called by several threads at once."""
+
+    def __call__(self, arguments: Sequence[Any], /) -> Sequence[Any]:
+        """Compute the results from the arguments; arrays that it returns alias neither each other nor anything else."""
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """Turns a segment with concrete shapes into a callable."""
+
+    @property
+    def name(self) -> str:
+        """The name by which `hr.config(backend=...)` chooses it."""
+
+    @property
+    def interface_version(self) -> int:
+        """The `INTERFACE_VERSION` it was written for."""
+
+    def devices(self) -> Sequence[str]:
+        """The names of the devices it offers, e.g. `["CPU:0"]`; empty if the machine has none. Allocates nothing."""
+
+    def compile(self, segment: Graph, resources: Resources) -> Compiled:
+        """Compile a segment: a graph whose `_Arg` and `_Retval` operations are its arguments and results.
+
+        Called once per plan, before its first step. Raises NotFoundError if an operation has no kernel.
+        """
+
+
+class Observer(Protocol):
+    """Is told what a session does. A failing observer is detached and logged; it never ends a step."""
+
+    def step_started(self, step: int) -> None:
+        """Called before the first operation of a traced step."""
+
+    def op_finished(self, step: int, name: str, type: str, start_ns: int, end_ns: int) -> None:
+        """Called after each operation of a traced step, with times of `time.perf_counter_ns`."""
+
+    def step_finished(self, step: int, annotations: Mapping[str, Any]) -> None:
+        """Called after the last operation, also when the step failed."""

@@ -1,0 +1,66 @@
+"""The concrete `OpContext` that kernels are called with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.errors import InternalError
+from headrace.graph.operation import Operation
+from headrace.interfaces import Resources, VariableStorage
+from headrace.types import DType, Shape, TensorSpec
+
+__all__ = ["NO_RESOURCES", "KernelContext", "context_of", "group_inputs"]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelContext:
+    """What a kernel sees of its operation (see `interfaces.OpContext`)."""
+
+    name: str
+    type: str
+    attrs: Mapping[str, Any]
+    inputs: Sequence[TensorSpec]
+    outputs: Sequence[TensorSpec]
+    resources: Resources
+
+    def attr(self, name: str) -> Any:
+        """The value of an attribute."""
+        return self.attrs[name]
+
+
+def context_of(op: Operation, resources: Resources) -> KernelContext:
+    """The context of an operation of a graph."""
+    return KernelContext(
+        name=op.name,
+        type=op.type,
+        attrs=op.attrs,
+        inputs=tuple(tensor.spec for tensor in op.inputs),
+        outputs=tuple(tensor.spec for tensor in op.outputs),
+        resources=resources,
+    )
+
+def group_inputs(op: Operation, values: Sequence[object]) -> list[object]:
+    """Arrange flat input values as the signature does: a list for each input that stands for several tensors."""
+    grouped: list[object] = []
+    position = 0
+    for argument in op.op_def.inputs:
+        count = len(argument.dtypes(op.attrs))
+        taken = list(values[position : position + count])
+        grouped.append(taken if argument.is_list else taken[0])
+        position += count
+    return grouped
+
+
+class _NoResources:
+    """The container of computations that must not have state: constant folding."""
+
+    def variable(self, container: str, name: str, dtype: DType, shape: Shape) -> VariableStorage:
+        raise InternalError(f"variable '{name}' was asked for while folding constants")
+
+    def lookup_or_create(self, key: Hashable, create: Callable[[], Any]) -> Any:
+        raise InternalError(f"state {key!r} was asked for while folding constants")
+
+
+NO_RESOURCES: Resources = _NoResources()

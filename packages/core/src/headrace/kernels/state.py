@@ -1,0 +1,122 @@
+"""NumPy kernels of the state family."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from headrace.errors import FailedPreconditionError, OutOfRangeError, ShapeError
+from headrace.interfaces import OpContext, VariableStorage
+from headrace.kernels.registry import register_kernel
+from headrace.types import Array
+
+
+@register_kernel("VarHandleOp", binds_once=True)
+def _var_handle(op: OpContext) -> VariableStorage:
+    name = op.attr("shared_name") or op.name
+    return op.resources.variable(op.attr("container"), name, op.attr("dtype"), op.attr("shape"))
+
+
+@register_kernel("ReadVariableOp", aliases=[0])
+def _read(op: OpContext, variable: VariableStorage) -> Array:
+    return variable.read()
+
+
+@register_kernel("AssignVariableOp")
+def _assign(op: OpContext, variable: VariableStorage, value: Array) -> None:
+    variable.assign(np.asarray(value))
+
+
+@register_kernel("AssignAddVariableOp")
+def _assign_add(op: OpContext, variable: VariableStorage, value: Array) -> None:
+    def add(target: Array) -> None:
+        _check_same_shape(target, value)
+        np.add(target, value, out=target)
+
+    variable.update(add)
+
+
+@register_kernel("AssignSubVariableOp")
+def _assign_sub(op: OpContext, variable: VariableStorage, value: Array) -> None:
+    def subtract(target: Array) -> None:
+        _check_same_shape(target, value)
+        np.subtract(target, value, out=target)
+
+    variable.update(subtract)
+
+
+def _check_same_shape(target: Array, value: Array) -> None:
+    """TensorFlow does not broadcast updates: a wrong shape is a mistake, not a wish."""
+    if target.shape != np.shape(value):
+        raise ShapeError("the update does not fit the variable", expected=str(list(target.shape)), got=str(list(np.shape(value))))
+
+
+@register_kernel("ResourceGather")
+def _resource_gather(op: OpContext, variable: VariableStorage, indices: Array) -> Array:
+    value = variable.read()
+    batch = op.attr("batch_dims")
+    check_indices(indices, value.shape[batch])
+    if not batch:
+        return np.take(value, indices, axis=0)
+    lead = value.shape[:batch]
+    result = np.empty(lead + np.shape(indices)[batch:] + value.shape[batch + 1 :], value.dtype)
+    for position in np.ndindex(lead):
+        result[position] = np.take(value[position], indices[position], axis=0)
+    return result
+
+
+def check_indices(indices: Array, bound: int) -> None:
+    """Raise OutOfRangeError unless every index is in `[0, bound)`; no negative indices, as in TensorFlow."""
+    indices = np.asarray(indices)
+    if indices.size and (int(indices.min()) < 0 or int(indices.max()) >= bound):
+        wrong = indices[(indices < 0) | (indices >= bound)].reshape(-1)
+        raise OutOfRangeError("an index is out of range", expected=f"0 <= index < {bound}", got=str(int(wrong[0])))
+
+
+def _scatter(change: Callable[[Array, Array, Array], None]) -> Callable[[OpContext, VariableStorage, Array, Array], None]:
+    def kernel(op: OpContext, variable: VariableStorage, indices: Array, updates: Array) -> None:
+        def apply(target: Array) -> None:
+            check_indices(indices, target.shape[0])
+            rows = np.broadcast_to(updates, np.shape(indices) + target.shape[1:])
+            change(target, np.asarray(indices), rows)
+
+        variable.update(apply)
+
+    return kernel
+
+
+def _subtract_at(target: Array, indices: Array, rows: Array) -> None:
+    np.subtract.at(target, indices, rows)
+
+
+def _add_at(target: Array, indices: Array, rows: Array) -> None:
+    np.add.at(target, indices, rows)
+
+
+def _replace_at(target: Array, indices: Array, rows: Array) -> None:
+    flat = rows.reshape(-1, *target.shape[1:])
+    for position, index in enumerate(indices.reshape(-1)):  # in order, so that the last of repeated rows stays
+        target[index] = flat[position]
+
+
+register_kernel("ResourceScatterSub")(_scatter(_subtract_at))
+register_kernel("ResourceScatterAdd")(_scatter(_add_at))
+register_kernel("ResourceScatterUpdate")(_scatter(_replace_at))
+
+
+@register_kernel("VarIsInitializedOp")
+def _is_initialized(op: OpContext, variable: VariableStorage) -> Array:
+    return np.array(variable.is_initialized)
+
+
+@register_kernel("VariableShape")
+def _variable_shape(op: OpContext, variable: VariableStorage) -> Array:
+    return np.array(variable.read().shape, op.attr("out_type").array_type)
+
+
+@register_kernel("DestroyResourceOp")
+def _destroy(op: OpContext, variable: VariableStorage) -> None:
+    if not variable.is_initialized and not op.attr("ignore_lookup_error"):
+        raise FailedPreconditionError(f"variable '{variable.name}' has no value to destroy", got="uninitialised")
+    variable.destroy()

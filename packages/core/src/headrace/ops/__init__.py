@@ -1,0 +1,1 @@
+"""Stage of the way of a step; see ARCHITECTURE.md."""

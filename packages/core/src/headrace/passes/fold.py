@@ -1,0 +1,89 @@
+"""Constant folding: what can be computed once, while the plan is made, is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from headrace.errors import HeadraceError
+from headrace.graph.graph import Graph
+from headrace.graph.operation import Operation, Tensor
+from headrace.graph.shape_value import constant_value
+from headrace.kernels.context import NO_RESOURCES, context_of, group_inputs
+from headrace.kernels.registry import find_kernel, kernels_of
+from headrace.passes.rewrite import drop_dead, rewrite
+from headrace.types import Array
+
+__all__ = ["fold"]
+
+MAX_GROWTH_BYTES = 1 << 16
+"""A folded constant may exceed the constants it comes from by this much: folding `fill([10**9], 0)` saves nothing."""
+
+_NEVER = frozenset({"Const", "_Arg", "_Retval", "Placeholder", "NoOp"})
+
+
+def fold(graph: Graph) -> Graph:
+    """Replace operations whose inputs are all constant by constants, computed by the very kernels that would run.
+
+    Shapes of tensors whose static shape is known are constants too. Stateful operations, operations with control inputs and
+    operations whose kernel raises stay as they are, so an error still comes from the step that needs the value.
+    """
+    return drop_dead(rewrite(graph, _fold_op))
+
+
+def _fold_op(op: Operation, inputs: Sequence[Tensor], graph: Graph) -> Sequence[Tensor] | None:
+    if op.type in _NEVER or op.op_def.stateful or op.control_inputs or "_target" in op.attrs or not op.outputs:
+        return None
+    values = _values(op, inputs)
+    if values is None:
+        return None
+    return [
+        graph.create_op(
+            "Const",
+            (),
+            {"value": value, "dtype": output.dtype},
+            name=f"{op.name}/folded_{output.index}/",
+            device=op.device,
+            source=op.source,
+        ).outputs[0]
+        for output, value in zip(op.outputs, values, strict=True)
+    ]
+
+
+def _values(op: Operation, inputs: Sequence[Tensor]) -> list[Array] | None:
+    """The values of the outputs if they are constant and not too large to keep."""
+    if op.type in ("Shape", "Size", "Rank"):
+        known = _static_shape_value(op, inputs[0])
+        return None if known is None else [known]
+    if not all(tensor.op.type == "Const" for tensor in inputs) or not kernels_of(op.type):
+        return None
+    constants = [value for value in map(constant_value, inputs) if value is not None]
+    sizes = [output.shape.num_elements for output in op.outputs]
+    budget = MAX_GROWTH_BYTES + sum(value.nbytes for value in constants)
+    if any(size is not None and size * max(output.dtype.size, 1) > budget for size, output in zip(sizes, op.outputs, strict=True)):
+        return None
+    try:
+        results = _compute(op, constants)
+    except (HeadraceError, ArithmeticError, ValueError, TypeError, IndexError):
+        return None
+    return results if sum(value.nbytes for value in results) <= budget else None
+
+
+def _static_shape_value(op: Operation, tensor: Tensor) -> Array | None:
+    if op.type == "Rank":
+        return None if tensor.shape.rank is None else np.array(tensor.shape.rank, op.outputs[0].dtype.array_type)
+    if not tensor.shape.is_fully_defined:
+        return None
+    sizes = tensor.shape.as_tuple()
+    return np.array(sizes if op.type == "Shape" else tensor.shape.num_elements, op.outputs[0].dtype.array_type)
+
+
+def _compute(op: Operation, constants: Sequence[Array]) -> list[Array]:
+    kernel = find_kernel(op.type, op.attrs)
+    arguments = group_inputs(op, constants)
+    with np.errstate(all="ignore"):
+        result = kernel.function(*arguments) if kernel.direct else kernel.function(context_of(op, NO_RESOURCES), *arguments)
+    results = [result] if len(op.outputs) == 1 and not op.op_def.outputs[0].is_list else list(result)
+    return [np.array(value, dtype=output.dtype.array_type) for value, output in zip(results, op.outputs, strict=True)]
+

@@ -1,0 +1,53 @@
+"""The one explicit, ordered list of graph passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from headrace.config import Config
+from headrace.errors import NotFoundError, known_names
+from headrace.graph.graph import Graph
+from headrace.graph.verifier import verify
+from headrace.passes.arithmetic import arithmetic
+from headrace.passes.cse import cse
+from headrace.passes.fold import fold
+
+__all__ = ["PASSES", "optimize"]
+
+Pass = Callable[[Graph], Graph]
+
+PASSES: dict[str, Pass] = {"fold": fold, "arithmetic": arithmetic, "cse": cse}
+"""The built-in passes by the name that `hr.config(passes=...)` uses."""
+
+
+def optimize(graph: Graph, config: Config) -> Graph:
+    """Apply the configured passes, in the order in which they are listed, to a bounded graph.
+
+    Args:
+      graph: the bounded graph of one step (see `passes.prune`).
+      config: its `passes` are names of built-in passes or functions `Graph -> Graph`; `verify` checks each result.
+    Raises:
+      NotFoundError: a pass of that name does not exist.
+      GraphError: with `verify`, a pass gave a graph that breaks a rule.
+    """
+    for step in _resolve(config.passes):
+        graph = step(graph)
+        if config.verify:
+            verify(graph, stage=getattr(step, "__name__", str(step)))
+    return graph
+
+
+def _resolve(passes: Sequence[str | Pass]) -> list[Pass]:
+    resolved: list[Pass] = []
+    for item in passes:
+        if not isinstance(item, str):
+            resolved.append(item)
+        elif item in PASSES:
+            resolved.append(PASSES[item])
+        else:
+            raise NotFoundError(
+                f"there is no graph pass '{item}'",
+                expected=known_names(item, PASSES) + ", or a function Graph -> Graph",
+                got=item,
+            )
+    return resolved

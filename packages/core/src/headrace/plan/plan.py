@@ -1,0 +1,111 @@
+"""compile: from a graph and what a step feeds and fetches to a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import metadata
+
+from headrace.config import Config
+from headrace.errors import NotFoundError, UnavailableError, known_names
+from headrace.graph.graph import Graph
+from headrace.graph.operation import Operation, Tensor
+from headrace.interfaces import INTERFACE_VERSION, Backend, Compiled, Resources
+from headrace.passes.pipeline import optimize
+from headrace.passes.prune import prune
+from headrace.plan.numpy_backend import NumpyBackend
+from headrace.types import Shape
+
+__all__ = ["Plan", "backends", "compile_plan", "find_backend"]
+
+ENTRY_POINT_GROUP = "headrace.backends"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What runs when a step runs.
+
+    Attributes:
+      graph: the optimised bounded graph it was compiled from.
+      backend: the name of the backend that compiled it.
+      compiled: the callable: arguments in, results out.
+    """
+
+    graph: Graph
+    backend: str
+    compiled: Compiled
+
+
+def compile_plan(
+    graph: Graph,
+    fetches: Sequence[Tensor],
+    targets: Sequence[Operation],
+    feeds: Sequence[Tensor],
+    feed_shapes: Sequence[Shape],
+    resources: Resources,
+    config: Config,
+) -> Plan:
+    """Prune, optimise and compile the part of a graph that one step needs, for concrete feed shapes.
+
+    Args:
+      graph: the user's graph; it is not changed.
+      fetches: the tensors to return.
+      targets: the operations to run for their effect.
+      feeds: the tensors that get a value from outside.
+      feed_shapes: their concrete shapes.
+      resources: the container in which stateful operations find their state.
+      config: which passes and which backend.
+    Raises:
+      FeedError: a placeholder is needed and not fed.
+      NotFoundError: an operation has no kernel, or a pass or backend of that name does not exist.
+    """
+    bounded = prune(graph, fetches, targets, feeds, feed_shapes)
+    optimized = optimize(bounded, config)
+    backend = find_backend(config.backend)
+    return Plan(optimized, backend.name, backend.compile(optimized, resources))
+
+
+_loaded: dict[str, Backend] = {}
+
+
+def backends() -> dict[str, Backend]:
+    """The installed backends by name; `numpy` is always among them."""
+    if not _loaded:
+        _loaded["numpy"] = NumpyBackend()
+        for entry in metadata.entry_points(group=ENTRY_POINT_GROUP):
+            _loaded[entry.name] = _checked(entry.name, entry.load()())
+    return _loaded
+
+
+def _checked(name: str, backend: Backend) -> Backend:
+    if backend.interface_version != INTERFACE_VERSION:
+        raise UnavailableError(
+            f"backend '{name}' does not fit this version of headrace",
+            expected=f"interface version {INTERFACE_VERSION}",
+            got=str(backend.interface_version),
+            hint="pip install --upgrade headrace and the package of the backend",
+        )
+    return backend
+
+
+_PREFERENCE = ("cpu", "numpy")
+
+
+def find_backend(name: str) -> Backend:
+    """The backend of a name; "auto" is the best one for host memory that is installed.
+
+    Raises:
+      NotFoundError: it is not installed; the text names the package.
+    """
+    installed = backends()
+    if name == "auto":
+        return next(installed[item] for item in _PREFERENCE if item in installed)
+    if name not in installed:
+        packages = {"cpu": "headrace-kernels-cpu", "gpu": "headrace-kernels-gpu"}
+        raise NotFoundError(
+            f"backend '{name}' is not installed",
+            expected=known_names(name, installed),
+            got=name,
+            hint=f"pip install {packages[name]}" if name in packages else "hr.config(backend='numpy')",
+        )
+    return installed[name]

@@ -1,0 +1,110 @@
+"""Initial values: variables get theirs on first use, in the order of their dependencies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from headrace.errors import FailedPreconditionError, GraphError
+from headrace.graph.graph import Graph
+from headrace.graph.operation import Operation, Tensor
+from headrace.runtime.resources import ResourceManager, VariableBuffer
+
+__all__ = ["initialize_variables"]
+
+_NEEDS_NO_VALUE = frozenset({"AssignVariableOp", "VarIsInitializedOp", "DestroyResourceOp", "RestoreV2"})
+"""What may be done with the handle of a variable that has no value yet."""
+
+
+def initialize_variables(
+    graph: Graph,
+    fetches: Sequence[Tensor],
+    targets: Sequence[Operation],
+    feeds: Sequence[Tensor],
+    resources: ResourceManager,
+    run: Callable[[Sequence[Operation]], None],
+) -> None:
+    """Give every variable that a step reads its initial value, unless it has one.
+
+    Args:
+      graph: the graph.
+      fetches: what the step returns.
+      targets: what the step runs.
+      feeds: what the step feeds.
+      resources: where the variables live.
+      run: runs initializers as a step of their own.
+    Raises:
+      FailedPreconditionError: variables without a value have no initializer; the text names all of them.
+      GraphError: initial values depend on each other in a circle.
+    """
+    initializers = {variable.handle_in(graph): variable.initializer for variable in graph.variables}
+    roots = [fetch.op for fetch in fetches if fetch not in feeds] + list(targets)
+    waiting = _uninitialized(_handles_read(roots, frozenset(feeds)), resources)
+    orphans = [handle for handle in waiting if initializers.get(handle) is None]
+    if orphans:
+        raise _no_initializer(orphans)
+    done: set[Tensor] = set()
+    for handle in waiting:
+        _initialize(handle, initializers, resources, run, done, ())
+
+
+def _initialize(
+    handle: Tensor,
+    initializers: dict[Tensor, Operation | None],
+    resources: ResourceManager,
+    run: Callable[[Sequence[Operation]], None],
+    done: set[Tensor],
+    waiting_for: tuple[Tensor, ...],
+) -> None:
+    """Initialise one variable after those that its initial value reads."""
+    if handle in waiting_for:
+        circle = " -> ".join(item.op.name for item in (*waiting_for, handle))
+        raise GraphError("initial values depend on each other in a circle", where=handle.op.location, got=circle)
+    if handle in done or not _uninitialized([handle], resources):
+        return
+    initializer = initializers.get(handle)
+    if initializer is None:
+        raise _no_initializer([handle])
+    for other in _handles_read([initializer], frozenset()):
+        _initialize(other, initializers, resources, run, done, (*waiting_for, handle))
+    run([initializer])
+    done.add(handle)
+
+
+def _handles_read(roots: Iterable[Operation], feeds: frozenset[Tensor]) -> list[Tensor]:
+    """The handles whose variable the operations need the value of, in the order of creation."""
+    seen: set[Operation] = set()
+    handles: dict[Tensor, None] = {}
+    stack = list(roots)
+    while stack:
+        op = stack.pop()
+        if op in seen:
+            continue
+        seen.add(op)
+        for tensor in op.inputs:
+            if tensor.op.type == "VarHandleOp" and op.type not in _NEEDS_NO_VALUE:
+                handles[tensor] = None
+            if tensor not in feeds:
+                stack.append(tensor.op)
+        stack.extend(op.control_inputs)
+    return sorted(handles, key=lambda tensor: tensor.op.index)
+
+
+def _uninitialized(handles: Iterable[Tensor], resources: ResourceManager) -> list[Tensor]:
+    return [handle for handle in handles if not buffer_of(handle, resources).is_initialized]
+
+
+def buffer_of(handle: Tensor, resources: ResourceManager) -> VariableBuffer:
+    """The buffer of the variable behind a handle."""
+    attrs = handle.op.attrs
+    return resources.variable(attrs["container"], attrs["shared_name"] or handle.op.name, attrs["dtype"], attrs["shape"])
+
+
+def _no_initializer(handles: Sequence[Tensor]) -> FailedPreconditionError:
+    names = ", ".join(f"'{handle.op.name}'" for handle in handles)
+    return FailedPreconditionError(
+        f"variables without a value: {names}",
+        where=handles[0].op.location,
+        expected="an initial value, an assignment or a restored checkpoint before the first read",
+        got=f"{len(handles)} uninitialised",
+        hint="restore a checkpoint, or session.write_variables({name: value, ...})",
+    )

@@ -1,0 +1,172 @@
+"""Resources: the mutable state of a session or task, by name."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any
+
+import numpy as np
+
+from headrace.errors import DTypeError, FailedPreconditionError, InvalidArgumentError, ShapeError
+from headrace.types import Array, DType, Shape, as_dtype
+
+__all__ = ["PROCESS_CONTAINER", "ResourceManager", "VariableBuffer", "process_resources"]
+
+PROCESS_CONTAINER = "process"
+"""The container of variables that were made outside any graph: one per process, seen by every session in it."""
+
+
+class VariableBuffer:
+    """The buffer behind one variable (see `interfaces.VariableStorage`). Mutable and thread-safe.
+
+    Readers get the buffer itself, no copy. An update writes in place if no reader holds the buffer (by its reference count, as
+    TensorFlow's copy-on-read does); otherwise it writes to a fresh one and exchanges them, so that a reader never sees a half-
+    written value.
+    """
+
+    def __init__(self, name: str, dtype: DType, shape: Shape) -> None:
+        self.name = name
+        self.dtype = dtype
+        self.shape = shape
+        self._value: Array | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def is_initialized(self) -> bool:
+        """True once a value was assigned."""
+        return self._value is not None
+
+    def read(self) -> Array:
+        """The current value; the caller must not write to it."""
+        value = self._value
+        if value is None:
+            raise self._uninitialized()
+        return value
+
+    def assign(self, value: Array) -> None:
+        """Replace the value by a copy of `value`."""
+        self.check(value)
+        with self._lock:
+            if self._value is not None and self._value.shape == value.shape and _references(self) <= _UNSHARED:
+                np.copyto(self._value, value)
+            else:
+                self._value = np.array(value, dtype=self.dtype.array_type)
+
+    def update(self, change: Callable[[Array], Array | None]) -> None:
+        """Apply `change` to the value under the variable's lock (see the interface)."""
+        with self._lock:
+            if self._value is None:
+                raise self._uninitialized()
+            target = self._value if _references(self) <= _UNSHARED else self._value.copy()
+            replacement = change(target)
+            result = target if replacement is None else replacement
+            if replacement is not None:
+                self.check(result)
+            self._value = result
+
+    def destroy(self) -> None:
+        """Forget the value."""
+        with self._lock:
+            self._value = None
+
+    def check(self, value: Array) -> None:
+        """Raise ShapeError or DTypeError unless `value` may be assigned."""
+        if not self.shape.is_compatible_with(Shape(value.shape)):
+            raise ShapeError(
+                f"variable '{self.name}' cannot take the value", expected=f"shape {self.shape}", got=f"{list(value.shape)}"
+            )
+        if value.dtype != self.dtype.array_type:
+            raise DTypeError(
+                f"variable '{self.name}' cannot take the value", expected=str(self.dtype), got=str(as_dtype(value.dtype))
+            )
+
+    def _uninitialized(self) -> FailedPreconditionError:
+        return FailedPreconditionError(
+            f"variable '{self.name}' has no value yet",
+            expected="an initial value, an assignment or a restored checkpoint before the first read",
+            got="uninitialised",
+            hint="run its initializer, restore a checkpoint, or session.write_variables({name: value})",
+        )
+
+    def __repr__(self) -> str:
+        state = "initialised" if self.is_initialized else "uninitialised"
+        return f"<variable '{self.name}' {self.dtype}{self.shape}, {state}>"
+
+
+def _references(variable: VariableBuffer) -> int:
+    return sys.getrefcount(variable._value)
+
+
+def _references_of_unshared() -> int:
+    """What `_references` gives for a buffer that only its variable holds; it differs between Python versions."""
+    probe = VariableBuffer("probe", as_dtype("float32"), Shape([1]))
+    probe._value = np.zeros(1, np.float32)
+    return _references(probe)
+
+
+_UNSHARED = _references_of_unshared()
+
+
+class ResourceManager:
+    """The resource container of one session or task (see `interfaces.Resources`). Mutable and thread-safe.
+
+    Args:
+      parent: the manager that holds the variables of the process, or None for that manager itself.
+    """
+
+    def __init__(self, parent: ResourceManager | None = None) -> None:
+        self._parent = parent
+        self._variables: dict[tuple[str, str], VariableBuffer] = {}
+        self._objects: dict[Hashable, Any] = {}
+        self._lock = threading.RLock()
+
+    def variable(self, container: str, name: str, dtype: DType, shape: Shape) -> VariableBuffer:
+        """The variable of that name, created uninitialised at the first request."""
+        if container == PROCESS_CONTAINER and self._parent is not None:
+            return self._parent.variable(container, name, dtype, shape)
+        with self._lock:
+            found = self._variables.get((container, name))
+            if found is None:
+                found = self._variables[container, name] = VariableBuffer(name, dtype, shape)
+        if found.dtype is not dtype or not found.shape.is_compatible_with(shape):
+            raise InvalidArgumentError(
+                f"variable '{name}' exists with another type",
+                expected=f"{found.dtype}{found.shape}",
+                got=f"{dtype}{shape}",
+                hint="give one of the two variables another name",
+            )
+        return found
+
+    def lookup_or_create(self, key: Hashable, create: Callable[[], Any]) -> Any:
+        """The object under `key`, made by `create` at the first request."""
+        with self._lock:
+            if key not in self._objects:
+                self._objects[key] = create()
+            return self._objects[key]
+
+    def variables(self) -> Iterator[VariableBuffer]:
+        """The variables of this container, by name."""
+        with self._lock:
+            found = sorted(self._variables.items())
+        return (variable for _, variable in found)
+
+    def forget(self, container: str, name: str) -> None:
+        """Drop one variable; plans that hold its buffer keep it as long as they live."""
+        with self._lock:
+            self._variables.pop((container, name), None)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._variables.clear()
+            self._objects.clear()
+
+
+_process = ResourceManager()
+
+
+def process_resources() -> ResourceManager:
+    """The container of the process, in which variables made outside any graph live."""
+    return _process

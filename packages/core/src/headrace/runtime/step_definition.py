@@ -1,0 +1,125 @@
+"""StepDefinition: what is fed and fetched, with the plans compiled for it so far."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from headrace.config import Config
+from headrace.errors import FeedError
+from headrace.graph.graph import Graph
+from headrace.graph.operation import Operation, Tensor
+from headrace.plan.plan import Plan, compile_plan
+from headrace.runtime.executor import Cancellation, run_step
+from headrace.runtime.feeds import check_feed_shape, feed_converter
+from headrace.runtime.initialization import initialize_variables
+from headrace.runtime.resources import ResourceManager
+from headrace.runtime.trace import Trace
+from headrace.types import Shape
+
+__all__ = ["StepDefinition"]
+
+MAX_PLANS = 256
+"""Plans kept per definition; the oldest goes when a step sees yet another combination of shapes."""
+
+
+class StepDefinition:
+    """A step that can be run again and again. Its plan cache is mutable and thread-safe.
+
+    Args:
+      graph: the graph.
+      fetches: the tensors to return.
+      targets: the operations to run for their effect.
+      feeds: the tensors that get a value from outside.
+      resources: the container of the session's state.
+      config: how to compile.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        fetches: Sequence[Tensor],
+        targets: Sequence[Operation],
+        feeds: Sequence[Tensor],
+        resources: ResourceManager,
+        config: Config,
+    ) -> None:
+        self._graph = graph
+        self._fetches = fetches
+        self._targets = targets
+        self._feeds = feeds
+        self._resources = resources
+        self._config = config
+        self._converters = [feed_converter(feed) for feed in feeds]
+        self._plans: dict[tuple[tuple[int, ...], ...], Plan] = {}
+        self._lock = threading.RLock()
+        self._initialized = False
+
+    def run(self, values: Sequence[Any]) -> Sequence[Any]:
+        """Run one step: one value per feed in, one array per fetch out."""
+        if self._config.timeout is not None:
+            return self.run_observed(values, timeout=self._config.timeout)
+        arguments = [convert(value) for convert, value in zip(self._converters, values, strict=True)]
+        plan = self._plans.get(tuple([argument.shape for argument in arguments])) or self._new_plan(arguments)
+        if not self._initialized:
+            self._initialize()
+        return plan.compiled(arguments)
+
+    def run_observed(
+        self,
+        values: Sequence[Any],
+        *,
+        timeout: float | None = None,
+        trace: Trace | None = None,
+        cancellation: Cancellation | None = None,
+    ) -> Sequence[Any]:
+        """Run one step with a deadline, a trace or a way to cancel it (see `executor.run_step`)."""
+        arguments = [convert(value) for convert, value in zip(self._converters, values, strict=True)]
+        plan = self._plans.get(tuple([argument.shape for argument in arguments])) or self._new_plan(arguments)
+        if not self._initialized:
+            self._initialize()
+        compiled: Any = plan.compiled
+        return run_step(compiled, arguments, timeout=timeout, trace=trace, cancellation=cancellation)
+
+    def plan_for(self, values: Sequence[Any]) -> Plan:
+        """The plan that `run(values)` would use."""
+        arguments = [convert(value) for convert, value in zip(self._converters, values, strict=True)]
+        return self._plans.get(tuple([argument.shape for argument in arguments])) or self._new_plan(arguments)
+
+    def _new_plan(self, arguments: Sequence[Any]) -> Plan:
+        shapes = tuple([argument.shape for argument in arguments])
+        for feed, shape in zip(self._feeds, shapes, strict=True):
+            check_feed_shape(feed, shape)
+        with self._lock:
+            plan = self._plans.get(shapes)
+            if plan is None:
+                plan = compile_plan(
+                    self._graph, self._fetches, self._targets, self._feeds, [Shape(shape) for shape in shapes],
+                    self._resources, self._config,
+                )  # fmt: skip
+                self._graph.note_plan()
+                if len(self._plans) >= MAX_PLANS:
+                    del self._plans[next(iter(self._plans))]
+                self._plans[shapes] = plan
+        return plan
+
+    def _initialize(self) -> None:
+        with self._resources.lookup_or_create("initialization", threading.RLock):
+            initialize_variables(self._graph, self._fetches, self._targets, self._feeds, self._resources, self._run_once)
+            self._initialized = True
+
+    def _run_once(self, targets: Sequence[Operation]) -> None:
+        """Run initializers: a step without feeds or fetches."""
+        plan = compile_plan(self._graph, (), targets, (), (), self._resources, self._config)
+        plan.compiled(())
+
+
+def check_value_count(feeds: Sequence[Tensor], values: Sequence[Any]) -> None:
+    """Raise FeedError unless there is one value per feed."""
+    if len(feeds) != len(values):
+        raise FeedError(
+            "the number of values differs from the number of feeds",
+            expected=f"{len(feeds)}: " + ", ".join(feed.name for feed in feeds),
+            got=str(len(values)),
+        )

@@ -1,0 +1,289 @@
+"""Session: runs steps of one graph, and owns the state they share."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import metadata
+from types import TracebackType
+from typing import Any
+
+from headrace.config import Config, current_config
+from headrace.errors import (
+    DeadlineExceededError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    NotFoundError,
+    known_names,
+)
+from headrace.graph.graph import Graph
+from headrace.graph.operation import Operation, Tensor
+from headrace.runtime.executor import Cancellation
+from headrace.runtime.feeds import check_feed_names, feed_tensor
+from headrace.runtime.fetches import Fetches, flatten_fetches
+from headrace.runtime.initialization import buffer_of
+from headrace.runtime.resources import ResourceManager, VariableBuffer, process_resources
+from headrace.runtime.step_definition import StepDefinition, check_value_count
+from headrace.runtime.trace import Trace
+from headrace.types import Array
+
+__all__ = ["PendingStep", "Session"]
+
+ENTRY_POINT_GROUP = "headrace.session_targets"
+
+
+class PendingStep:
+    """A step that runs in the background. Thread-safe."""
+
+    def __init__(self, run: Callable[[Cancellation], Any]) -> None:
+        self._cancellation = Cancellation()
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._work, args=(run,), name="headrace-step", daemon=True)
+        self._thread.start()
+
+    def _work(self, run: Callable[[Cancellation], Any]) -> None:
+        try:
+            self._value = run(self._cancellation)
+        except BaseException as error:  # noqa: BLE001  # handed to the thread that asks for the result
+            self._error = error
+        finally:
+            self._done.set()
+
+    def cancel(self) -> None:
+        """Ask the step to end before its next operation; `result` then raises CancelledError. Other steps go on."""
+        self._cancellation.cancel()
+
+    @property
+    def is_done(self) -> bool:
+        """True once the step has ended."""
+        return self._done.is_set()
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait for the step and return what it fetched.
+
+        Args:
+          timeout: seconds to wait, or None.
+        Raises:
+          DeadlineExceededError: the step goes on.
+          HeadraceError: whatever ended the step.
+        """
+        if not self._done.wait(timeout):
+            raise DeadlineExceededError(
+                "the step is still running", expected=f"an end within {timeout} s", hint="wait again, or cancel()"
+            )
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+
+class Session:
+    """Runs steps of a graph. It owns the values of the graph's variables; several threads may use it at once.
+
+    Args:
+      graph: the graph to run.
+      target: "" for this process, or the address of a cluster such as `"grpc://host:2222"`.
+      config: options of compiling and running; those in force here by default.
+    Raises:
+      NotFoundError: the package for such a target is not installed.
+
+    Example:
+      >>> import headrace as hr
+      >>> graph = hr.Graph()
+      >>> with graph.as_default():
+      ...     x = hr.placeholder(hr.float32, [None])
+      ...     y = hr.sum(x * x)
+      >>> with hr.Session(graph) as session:
+      ...     print(session.run(y, feeds={x: [1.0, 2.0]}))
+      5.0
+    """
+
+    def __init__(self, graph: Graph, target: str = "", *, config: Config | None = None) -> None:
+        if not isinstance(graph, Graph):
+            raise InvalidArgumentError(
+                "a session runs a graph", expected="hr.Session(graph)", got=repr(graph), hint="graph = hr.Graph()"
+            )
+        if target:
+            raise _no_such_target(target)
+        self.graph = graph
+        self.config = config or current_config()
+        self.resources = ResourceManager(parent=process_resources())
+        self._definitions: dict[tuple[Any, ...], StepDefinition] = {}
+        self._closed = False
+
+    def run(
+        self,
+        fetches: Any,
+        feeds: Mapping[Any, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        trace: Trace | None = None,
+    ) -> Any:
+        """Run one step.
+
+        Args:
+          fetches: what to return: a tensor, operation, variable, a name of one, or a nested structure of these.
+          feeds: values for placeholders, or for any other tensor, whose ancestors are then not computed.
+          timeout: seconds the step may take, or None.
+          trace: where to record what each operation did, or None.
+        Returns:
+          Arrays in the structure of `fetches`, None for operations. They belong to the caller.
+        Raises:
+          FeedError: a feed is missing, unknown, or of the wrong dtype or shape; nothing has run then.
+          FailedPreconditionError: a variable has no value, or the session is closed.
+          HeadraceError: an operation failed; the text names it and the line that created it.
+        """
+        structure, definition = self._define(fetches, feeds)
+        values = list(feeds.values()) if feeds else []
+        if timeout is None and trace is None:
+            return structure.rebuild(definition.run(values))
+        return structure.rebuild(definition.run_observed(values, timeout=timeout, trace=trace))
+
+    def run_async(
+        self, fetches: Any, feeds: Mapping[Any, Any] | None = None, *, timeout: float | None = None
+    ) -> PendingStep:
+        """Start one step in the background; see `run` for the arguments and `PendingStep` for the rest."""
+        structure, definition = self._define(fetches, feeds)
+        values = list(feeds.values()) if feeds else []
+        return PendingStep(
+            lambda cancellation: structure.rebuild(
+                definition.run_observed(values, timeout=timeout, cancellation=cancellation)
+            )
+        )
+
+    def make_callable(self, fetches: Any, feeds: Sequence[Any] = ()) -> Callable[..., Any]:
+        """A function that runs this step with the least overhead: the hot path of a training loop.
+
+        Args:
+          fetches: as in `run`.
+          feeds: the tensors to feed, in the order of the function's arguments.
+        Returns:
+          A function of `len(feeds)` values that returns what `run` would.
+        """
+        keys = [feed_tensor(self.graph, feed) for feed in feeds]
+        structure = flatten_fetches(self.graph, fetches)
+        definition = self._definition(structure, keys)
+        rebuild, run, count = structure.rebuild, definition.run, len(keys)
+
+        def step(*values: Any) -> Any:
+            if len(values) != count or self._closed:
+                self._check_open()
+                check_value_count(keys, values)
+            return rebuild(run(values))
+
+        return step
+
+    def read_variables(self, names: Iterable[str] | None = None) -> dict[str, Array]:
+        """Copies of the values of variables of the session, by name.
+
+        Args:
+          names: which ones; all of the graph's by default. Those without a value get their initial value first.
+        Raises:
+          NotFoundError: the graph has no variable of a name.
+        """
+        self._check_open()
+        buffers = self._variable_buffers()
+        wanted = list(buffers) if names is None else list(names)
+        for name in wanted:
+            if name not in buffers:
+                raise _no_variable(name, buffers)
+        self._initialize(wanted)
+        return {name: buffers[name].read().copy() for name in wanted}
+
+    def write_variables(self, values: Mapping[str, Array]) -> None:
+        """Replace the values of variables, all of them or, on any error, none.
+
+        Args:
+          values: for each name an array of the variable's dtype and shape.
+        Raises:
+          NotFoundError: the graph has no variable of a name.
+          ShapeError: a value does not fit its variable's shape.
+          DTypeError: a value does not have its variable's dtype.
+        """
+        self._check_open()
+        buffers = self._variable_buffers()
+        for name, value in values.items():
+            if name not in buffers:
+                raise _no_variable(name, buffers)
+            buffers[name].check(value)
+        for name, value in values.items():
+            buffers[name].assign(value)
+
+    def close(self) -> None:
+        """Release every plan and every value. Steps that are running end normally; new ones are refused."""
+        self._closed = True
+        self._definitions.clear()
+        self.resources.clear()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _define(self, fetches: Any, feeds: Mapping[Any, Any] | None) -> tuple[Fetches, StepDefinition]:
+        self._check_open()
+        if feeds:
+            check_feed_names(feeds)
+            keys = [feed_tensor(self.graph, key) for key in feeds]
+        else:
+            keys = []
+        structure = flatten_fetches(self.graph, fetches)
+        return structure, self._definition(structure, keys)
+
+    def _definition(self, structure: Fetches, feeds: Sequence[Tensor]) -> StepDefinition:
+        key = (structure.tensors, structure.targets, tuple(feeds))
+        definition = self._definitions.get(key)
+        if definition is None:
+            definition = StepDefinition(
+                self.graph, structure.tensors, structure.targets, feeds, self.resources, self.config
+            )
+            self._definitions[key] = definition
+        return definition
+
+    def _variable_buffers(self) -> dict[str, VariableBuffer]:
+        handles = [op.outputs[0] for op in self.graph.operations if op.type == "VarHandleOp"]
+        return {handle.op.name: buffer_of(handle, self.resources) for handle in handles}
+
+    def _initialize(self, names: Sequence[str]) -> None:
+        targets: list[Operation] = [
+            variable.initializer
+            for variable in self.graph.variables
+            if variable.initializer is not None and variable.handle_in(self.graph).op.name in names
+        ]
+        buffers = self._variable_buffers()
+        pending = [op for op in targets if not buffers[op.inputs[0].op.name].is_initialized]
+        for op in pending:
+            if not buffers[op.inputs[0].op.name].is_initialized:
+                self._definition(Fetches((), (op,), lambda values: None), ()).run(())
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise FailedPreconditionError("the session is closed", hint="make a new hr.Session(graph)")
+
+    def __repr__(self) -> str:
+        return f"<hr.Session of {self.graph!r}{', closed' if self._closed else ''}>"
+
+
+def _no_variable(name: str, known: Mapping[str, Any]) -> NotFoundError:
+    return NotFoundError(f"the graph has no variable '{name}'", expected=known_names(name, known), got=name)
+
+
+def _no_such_target(target: str) -> NotFoundError:
+    """Targets other than this process come from packages; say which one is missing."""
+    scheme = target.partition("://")[0]
+    entries = {entry.name for entry in metadata.entry_points(group=ENTRY_POINT_GROUP)}
+    if scheme in entries:
+        return NotFoundError(
+            f"session target '{target}' is not supported by this version of headrace", expected='"" for this process'
+        )
+    packages = {"grpc": "headrace-distributed"}
+    return NotFoundError(
+        f"there is no package for session target '{target}'",
+        expected='"" for this process, or a target of an installed package',
+        got=target,
+        hint=f"pip install {packages.get(scheme, 'the package that provides ' + scheme + '://')}",
+    )

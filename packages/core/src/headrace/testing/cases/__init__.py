@@ -1,0 +1,1 @@
+"""The operation cases, one module per family; each has a list `CASES`."""

@@ -1,0 +1,241 @@
+"""Variable: mutable state with one meaning in graphs, functions and outside of both.
+
+    made under `with graph.as_default()`            made outside any graph
+    ────────────────────────────────────            ──────────────────────
+    handle op in that graph                         value at once, in the container of the process
+          │                                               │
+          ▼                                               ▼
+    value in the container of the session           every graph that uses it gets a handle op that
+    (or cluster task) that runs the graph:          names the process's container: all sessions and
+    two sessions have two values                    functions share the one value
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from headrace.errors import FailedPreconditionError, InvalidArgumentError
+from headrace.graph.apply import TensorLike, apply_op, as_array, convert_to_tensor
+from headrace.graph.graph import Graph
+from headrace.graph.operation import Operation, Tensor
+from headrace.graph.operators import Operators
+from headrace.graph.scopes import current_graph, has_graph, name_scope, without_control_dependencies
+from headrace.runtime.resources import PROCESS_CONTAINER, VariableBuffer, process_resources
+from headrace.session import Session
+from headrace.types import Array, DType, DTypeLike, Shape, ShapeLike, TensorSpec, as_dtype, as_shape
+
+__all__ = ["Variable"]
+
+_process_names: dict[str, itertools.count[int]] = {}
+
+
+class Variable(Operators):
+    """A mutable tensor that keeps its value between steps.
+
+    Made under a graph it is a handle in that graph, and each session has its own value, set from `initial_value` on first use.
+    Made outside any graph its value lives in the process at once.
+
+    Args:
+      initial_value: a tensor, array or Python value; or a function of no arguments that returns one.
+      name: its name, made unique.
+      dtype: the element type; by default that of the initial value.
+      shape: the static shape every value must satisfy; by default that of the initial value.
+      trainable: whether optimisers update it.
+    Raises:
+      InvalidArgumentError: outside a graph the initial value is symbolic.
+
+    Example:
+      >>> import headrace as hr, numpy as np
+      >>> w = hr.Variable(np.zeros(2, np.float32), name="w")
+      >>> w.assign_add([1.0, 2.0])
+      >>> w.numpy()
+      array([1., 2.], dtype=float32)
+    """
+
+    __slots__ = ("__weakref__", "_handles", "_read", "_storage", "initializer", "name", "spec", "trainable")
+
+    def __init__(
+        self,
+        initial_value: TensorLike | Callable[[], TensorLike],
+        *,
+        name: str | None = None,
+        dtype: DTypeLike | None = None,
+        shape: ShapeLike | None = None,
+        trainable: bool = True,
+    ) -> None:
+        self.trainable = trainable
+        self.initializer: Operation | None = None
+        self._handles: weakref.WeakKeyDictionary[Graph, Tensor] = weakref.WeakKeyDictionary()
+        self._read: Tensor | None = None
+        self._storage: VariableBuffer | None = None
+        wanted = None if dtype is None else as_dtype(dtype)
+        if has_graph() and not getattr(current_graph(), "is_function", False):
+            self._create_in_graph(initial_value, name or "Variable", wanted, shape)
+        else:
+            self._create_in_process(initial_value, name or "Variable", wanted, shape)
+
+    def _create_in_graph(
+        self, initial_value: Any, name: str, dtype: DType | None, shape: ShapeLike | None
+    ) -> None:
+        graph = current_graph()
+        with without_control_dependencies(), name_scope(name) as scope:
+            given = initial_value() if callable(initial_value) else initial_value
+            with name_scope("initial_value"):
+                value = convert_to_tensor(given, dtype)
+            self.spec = TensorSpec(value.dtype, value.shape if shape is None else as_shape(shape))
+            self.name = scope[:-1]
+            handle = graph.create_op(
+                "VarHandleOp",
+                (),
+                {"shared_name": self.name, "dtype": self.spec.dtype, "shape": self.spec.shape},
+                name=scope,
+            ).outputs[0]
+            self._handles[graph] = handle
+            self.initializer = apply_op("AssignVariableOp", handle, value, dtype=self.spec.dtype, name="assign")
+            self._read = self._add_read(handle)
+        graph.variables.append(self)
+
+    def _create_in_process(
+        self, initial_value: Any, name: str, dtype: DType | None, shape: ShapeLike | None
+    ) -> None:
+        value = _evaluate(initial_value, dtype)
+        self.spec = TensorSpec(as_dtype(value.dtype), Shape(value.shape) if shape is None else as_shape(shape))
+        count = next(_process_names.setdefault(name, itertools.count()))
+        self.name = name if count == 0 else f"{name}_{count}"
+        self._storage = process_resources().variable(PROCESS_CONTAINER, self.name, self.spec.dtype, self.spec.shape)
+        self._storage.assign(value)
+        weakref.finalize(self, process_resources().forget, PROCESS_CONTAINER, self.name)
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return self.spec.dtype
+
+    @property
+    def shape(self) -> Shape:
+        """The static shape."""
+        return self.spec.shape
+
+    @property
+    def handle(self) -> Tensor:
+        """The handle in the graph that is being built, or in the variable's own."""
+        if has_graph() and (current_graph() in self._handles or self._storage is not None):
+            return self.handle_in(current_graph())
+        return self._own_handle()
+
+    def _own_handle(self) -> Tensor:
+        if self._storage is not None or not self._handles:
+            raise FailedPreconditionError(
+                f"variable '{self.name}' has no handle here", hint="use it under a graph or inside a function"
+            )
+        return next(iter(self._handles.values()))
+
+    def handle_in(self, graph: Graph) -> Tensor:
+        """The handle in `graph`; a variable of the process gets one in every graph that asks."""
+        found = self._handles.get(graph)
+        if found is not None:
+            return found
+        if self._storage is None:
+            raise InvalidArgumentError(
+                f"variable '{self.name}' belongs to another graph",
+                where=self._own_handle().op.location,
+                hint="make it outside any graph to share it between graphs",
+            )
+        with graph.as_default(), without_control_dependencies():
+            attrs = {
+                "container": PROCESS_CONTAINER,
+                "shared_name": self._storage.name,
+                "dtype": self.spec.dtype,
+                "shape": self.spec.shape,
+            }
+            handle = graph.create_op("VarHandleOp", (), attrs, name=self.name + "/").outputs[0]
+        self._handles[graph] = handle
+        graph.variables.append(self)
+        return handle
+
+    @property
+    def value(self) -> Tensor:
+        """A tensor of the value: made with the variable in its own graph, a new read elsewhere."""
+        if self._read is not None and (not has_graph() or current_graph() is self._read.graph):
+            return self._read
+        return self.read()
+
+    def read(self) -> Tensor:
+        """A tensor of the value at the moment when this very operation runs."""
+        return self._add_read(self.handle)
+
+    def _add_read(self, handle: Tensor) -> Tensor:
+        result: Tensor = apply_op("ReadVariableOp", handle, dtype=self.spec.dtype, name="read")
+        return result
+
+    def __headrace_tensor__(self) -> Tensor:
+        return self.read()
+
+    def assign(self, value: TensorLike) -> Operation | None:
+        """Replace the value: at once outside any graph, else by the operation that is returned."""
+        return self._change("AssignVariableOp", value)
+
+    def assign_add(self, value: TensorLike) -> Operation | None:
+        """Add to the value, atomically; see `assign`."""
+        return self._change("AssignAddVariableOp", value)
+
+    def assign_sub(self, value: TensorLike) -> Operation | None:
+        """Subtract from the value, atomically; see `assign`."""
+        return self._change("AssignSubVariableOp", value)
+
+    def _change(self, op_type: str, value: TensorLike) -> Operation | None:
+        if not has_graph() and self._storage is not None:
+            with Graph().as_default() as graph:
+                operation = apply_op(op_type, self.handle_in(graph), convert_to_tensor(value, self.dtype), dtype=self.dtype)
+            Session(graph).run(operation)
+            return None
+        operation = apply_op(op_type, self.handle, convert_to_tensor(value, self.dtype), dtype=self.dtype)
+        result: Operation = operation
+        return result
+
+    def numpy(self) -> Array:
+        """A copy of the value of a variable that lives in the process.
+
+        Raises:
+          FailedPreconditionError: the variable belongs to a graph, so each session has its own value.
+        """
+        if self._storage is None:
+            raise FailedPreconditionError(
+                f"variable '{self.name}' has one value per session",
+                where=self._own_handle().op.location,
+                hint="session.run(variable) gives the value in that session",
+            )
+        return self._storage.read().copy()
+
+    def __repr__(self) -> str:
+        home = "in the process" if self._storage is not None else "in a graph"
+        return f"<hr.Variable '{self.name}' {self.spec} {home}>"
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+def _evaluate(initial_value: Any, dtype: DType | None) -> Array:
+    """The value of an initial value that no graph holds: a function is run in a graph of its own."""
+    if not callable(initial_value):
+        if isinstance(initial_value, Tensor):
+            raise InvalidArgumentError(
+                "a variable outside any graph cannot start from a symbolic tensor",
+                where=initial_value.op.location,
+                expected="an array, a Python value, or a function that returns a tensor",
+                hint="hr.Variable(lambda: hr.random.normal([2, 3]))",
+            )
+        value = as_array(initial_value, None if isinstance(initial_value, np.ndarray) else dtype)
+        return value if dtype is None else value.astype(dtype.array_type)
+    with Graph().as_default() as graph:
+        tensor = convert_to_tensor(initial_value(), dtype)
+    result: Array = Session(graph).run(tensor)
+    return result

@@ -1,0 +1,50 @@
+"""Every operation case, run in every way; and the completeness of every operation."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.grad.registry import gradient_of_type
+from headrace.graph.op_def import op_defs
+from headrace.kernels.registry import kernels_of
+from headrace.testing import OpCase, all_cases, check_case, check_case_gradient
+
+CASES = list(all_cases())
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_case_is_right_in_every_way_it_can_be_run(case: OpCase) -> None:
+    check_case(case)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.raises is None], ids=str)
+def test_gradient_agrees_with_central_differences(case: OpCase) -> None:
+    check_case_gradient(case)
+
+
+def test_case_ids_are_unique() -> None:
+    ids = [case.id for case in CASES]
+    assert len(ids) == len(set(ids))
+
+
+_WITHOUT_KERNEL = {"Const", "Placeholder", "NoOp", "_Arg", "_Retval"}
+"""The plan itself realises these."""
+_CORE = [op_def for op_def in op_defs() if op_def.shape_function.__module__.startswith("headrace.")]
+
+
+@pytest.mark.parametrize("op_def", _CORE, ids=lambda op_def: op_def.name)
+def test_operation_is_complete(op_def) -> None:
+    lacks = []
+    if not op_def.doc or op_def.doc.startswith("User operation"):
+        lacks.append("a docstring on its shape function")
+    if gradient_of_type(op_def.name) is None:
+        lacks.append("a gradient rule, or no_gradient with the reason")
+    if op_def.name not in _WITHOUT_KERNEL and not kernels_of(op_def.name):
+        lacks.append("a NumPy kernel")
+    if op_def.name not in _WITHOUT_KERNEL | _STATEFUL and not any(case.op == op_def.name for case in CASES):
+        lacks.append("a case in testing/cases")
+    assert not lacks, f"{op_def.name} lacks {', '.join(lacks)}"
+
+
+_STATEFUL = {op_def.name for op_def in _CORE if op_def.stateful}
+"""Their cases are tests of their own, since what they give depends on what went before."""
