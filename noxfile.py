@@ -255,15 +255,15 @@ def bench(session: nox.Session) -> None:
 def oracle(session: nox.Session) -> None:
     """Compare every operation, and graphs both ways, with TensorFlow; record the result in docs/oracle.md."""
     install(session, TENSORFLOW, packages=("core", "checkpoint"), tests=True)
-    session.run("python", "tools/oracle", *session.posargs)
+    session.run("python", "-m", "oracle", *session.posargs, env={"PYTHONPATH": "tools"})
 
 
 @nox.session
 def measure(session: nox.Session) -> None:
     """Measure what an area must hold: `-- core [--quick] [--json FILE]`."""
     install(session, MNIST, "--no-deps")
-    install(session, packages=ALL, tests=True)
-    session.run("python", "tools/measure", *session.posargs)
+    install(session, "coverage", packages=ALL, tests=True)
+    session.run("python", "-m", "measure", *session.posargs, env={"PYTHONPATH": "tools"})
 
 
 @nox.session(venv_backend="none")

@@ -1,0 +1,65 @@
+"""Run all comparisons and record them in docs/oracle.md: `python -m oracle [--graphs N]`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from importlib import metadata
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+from oracle import cases, graphs
+
+DOCUMENT = Path(__file__).resolve().parent.parent.parent / "docs" / "oracle.md"
+HEADER = """# Compared with TensorFlow
+
+Written by `nox -s oracle`, which installs TensorFlow in an environment of its own; it is no part of the default tests.
+
+"""
+
+
+def versions() -> str:
+    """Return the versions of what was compared."""
+    names = ("headrace", "tensorflow-cpu", "numpy", "protobuf")
+    return ", ".join(f"{name} {metadata.version(name)}" for name in names) + f", Python {sys.version.split()[0]}"
+
+
+def document(result: cases.Result, found: dict[str, list[graphs.Difference]], count: int) -> str:
+    """Return the record as a document."""
+    lines = [f"Versions: {versions()}.", "", "## Operation cases", "", "| outcome | cases |", "|---|---|"]
+    lines += [f"| {outcome} | {number} |" for outcome, number in sorted(result.counts.items())]
+    lines += ["", "## Random graphs, values and gradients", "", "| direction | graphs | equal |", "|---|---|---|"]
+    lines += [f"| {direction} | {count} | {count - len(differences)} |" for direction, differences in found.items()]
+    lines += ["", "## Differences", ""]
+    differences = [f"- `{case}`: {what}" for case, what in result.differences]
+    differences += [f"- graph {d.seed}, {d.direction}: {d.what}" for group in found.values() for d in group]
+    lines += differences or ["None."]
+    lines += ["", "## Deliberate deviations", "", "Where TensorFlow is wrong by its own definition.", ""]
+    lines += [f"- `{case}`: {why}" for case, why in result.deviations] or ["None."]
+    return HEADER + "\n".join(lines) + "\n"
+
+
+def main(arguments: list[str]) -> int:
+    """Compare, record, and return 1 if something that should be equal differs."""
+    parser = argparse.ArgumentParser(prog="nox -s oracle --", description="Compare with TensorFlow")
+    parser.add_argument("--graphs", type=int, default=200, help="random graphs in each direction")
+    parser.add_argument("--no-record", action="store_true", help="print the record instead of writing docs/oracle.md")
+    chosen = parser.parse_args(arguments)
+    result = cases.compare()
+    found = {direction: graphs.compare(direction, chosen.graphs) for direction in graphs.DIRECTIONS}
+    text = document(result, found, chosen.graphs)
+    if chosen.no_record:
+        print(text)
+    else:
+        DOCUMENT.write_text(text)
+        print(f"recorded in {DOCUMENT}")
+    print(", ".join(f"{number} {outcome}" for outcome, number in sorted(result.counts.items())))
+    for direction, differences in found.items():
+        print(f"{direction}: {chosen.graphs - len(differences)} of {chosen.graphs} graphs equal")
+    return 1 if result.differences or any(found.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

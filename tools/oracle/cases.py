@@ -1,0 +1,148 @@
+"""Every operation case against TensorFlow's operation of the same name."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+import headrace as hr
+from headrace.graph.op_def import lookup_op_def
+from headrace.testing import OpCase, all_cases, assert_close
+
+
+@dataclass(slots=True)
+class Result:
+    """What came of comparing the cases. Mutable: filled case by case.
+
+    Attributes:
+      counts: how many cases had which outcome.
+      differences: (case id, what differs), for those that should be equal.
+      deviations: (case id, why we differ), for those where TensorFlow is wrong by its own definition.
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+    differences: list[tuple[str, str]] = field(default_factory=list)
+    deviations: list[tuple[str, str]] = field(default_factory=list)
+
+
+def grouped(case: OpCase) -> Iterator[tuple[Any, list[Any]]]:
+    """Yield each input of the signature with the values that the case gives for it."""
+    for argument, value in zip(lookup_op_def(case.op).inputs, case.inputs, strict=True):
+        yield argument, list(value) if argument.is_list else [value]
+
+
+def build(case: OpCase) -> tuple[Any, dict[str, npt.NDArray[Any]], list[str]]:
+    """Build the case's operation on placeholders: the graph, the feeds by name, and the names of the outputs."""
+    graph = hr.Graph()
+    feeds: dict[str, npt.NDArray[Any]] = {}
+    with graph.as_default():
+        inputs: list[Any] = []
+        for argument, values in grouped(case):
+            tensors = []
+            for value in values:
+                constant = hr.constant(value, dtype=argument.dtype)
+                tensor = hr.placeholder(constant.dtype, constant.shape)
+                feeds[tensor.name] = np.asarray(value, dtype=constant.dtype.array_type)
+                tensors.append(tensor)
+            inputs.append(tensors if argument.is_list else tensors[0])
+        result = hr.apply_op(case.op, *inputs, **case.attrs)
+    operation = result if isinstance(result, hr.Operation) else _first(result).op
+    return graph, feeds, [tensor.name for tensor in operation.outputs]
+
+
+def _first(result: Any) -> Any:
+    return _first(result[0]) if isinstance(result, tuple) else result
+
+
+def run_case(case: OpCase) -> str | None:
+    """Run a case in both systems and return what differs, or None."""
+    graph, feeds, names = build(case)
+    with hr.Session(graph) as session:
+        ours = session.run(names, feeds=feeds)
+    imported = tf.Graph()
+    with imported.as_default():
+        tf.import_graph_def(tf.compat.v1.GraphDef.FromString(hr.export_graph_def(graph)), name="")
+    with tf.compat.v1.Session(graph=imported) as session:
+        theirs = session.run(names, feed_dict=feeds)
+    for name, here, there in zip(names, ours, theirs, strict=True):
+        try:
+            assert_close(here, there, what=name)
+        except AssertionError as error:
+            return " ".join(str(error).split())
+    return None
+
+
+def refused_by_tensorflow(case_id: str) -> bool:
+    """Run one case by TensorFlow's raw operation and say whether it is refused; called in another process."""
+    case = next(case for case in all_cases() if case.id == case_id)
+    attrs = {name: _tensorflow_attr(value) for name, value in case.attrs.items()}
+    inputs = {argument.name: values if argument.is_list else values[0] for argument, values in grouped(case)}
+    try:
+        with tf.Graph().as_default():
+            result = getattr(tf.raw_ops, case.op)(**inputs, **attrs)
+            with tf.compat.v1.Session() as session:
+                session.run(result)
+    except (tf.errors.OpError, ValueError, TypeError):
+        return True
+    return False
+
+
+def _tensorflow_attr(value: Any) -> Any:
+    if isinstance(value, hr.DType):
+        return tf.as_dtype(value.name)
+    if isinstance(value, hr.Shape):
+        return list(value)
+    return value
+
+
+def refusals(cases: Sequence[OpCase]) -> Iterator[tuple[OpCase, str]]:
+    """Yield each case that we refuse with what TensorFlow does: it may refuse, compute, or end the process."""
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(1, mp_context=context)
+    for case in cases:
+        try:
+            yield (
+                case,
+                "refused by both" if pool.submit(refused_by_tensorflow, case.id).result() else "refused here only",
+            )
+        except BrokenProcessPool:
+            pool = ProcessPoolExecutor(1, mp_context=context)
+            yield case, "refused here, ends TensorFlow's process"
+    pool.shutdown()
+
+
+def compare() -> Result:
+    """Compare every case."""
+    result = Result()
+    cases = [case for case in all_cases() if case.oracle and hasattr(tf.raw_ops, case.op)]
+    result.counts["not in TensorFlow"] = sum(1 for _ in all_cases()) - len(cases)
+    for case in cases:
+        if case.raises is not None:
+            continue
+        try:
+            what = run_case(case)
+        except Exception as error:  # an error in either system is a difference to report, not the end of the run
+            what = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        _record(result, case, "equal" if what is None else "differs", what)
+    for case, outcome in refusals([case for case in cases if case.raises is not None]):
+        _record(result, case, outcome, "TensorFlow computes it" if outcome == "refused here only" else None)
+    return result
+
+
+def _record(result: Result, case: OpCase, outcome: str, what: str | None) -> None:
+    if case.deviation is not None:
+        result.deviations.append((case.id, case.deviation))
+        outcome = "deliberate deviation" if what is not None else "deviation that is none"
+        what = None if what is not None else "marked as a deviation, but TensorFlow agrees"
+    result.counts[outcome] += 1
+    if what is not None:
+        result.differences.append((case.id, what))
