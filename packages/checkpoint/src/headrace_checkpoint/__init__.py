@@ -1,1 +1,29 @@
 """Save and restore variables, and export models in TensorFlow's SavedModel layout."""
+
+from headrace_checkpoint.restore import Mismatch, RestoreReport
+from headrace_checkpoint.retention import Best
+from headrace_checkpoint.safetensors import SafetensorsFile, load_safetensors, save_safetensors
+from headrace_checkpoint.saved_model import LoadedModel, LoadedSignature, SignatureTensor, load_model, save_model
+from headrace_checkpoint.saver import CheckpointManager, Saver
+from headrace_checkpoint.store import CheckpointWarning
+from headrace_checkpoint.tensor_bundle import TensorBundle, merge_bundles, save_bundle
+
+__all__ = [
+    "Best",
+    "CheckpointManager",
+    "CheckpointWarning",
+    "LoadedModel",
+    "LoadedSignature",
+    "Mismatch",
+    "RestoreReport",
+    "SafetensorsFile",
+    "Saver",
+    "SignatureTensor",
+    "TensorBundle",
+    "load_model",
+    "load_safetensors",
+    "merge_bundles",
+    "save_bundle",
+    "save_model",
+    "save_safetensors",
+]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from headrace.errors import InvalidArgumentError
 
-__all__ = ["Best", "SavedStep", "steps_to_keep"]
+__all__ = ["Best", "SavedStep", "best_steps", "steps_to_keep"]
 
 _LOWER_IS_BETTER = ("loss", "error", "perplexity")
 
@@ -78,11 +78,12 @@ def steps_to_keep(steps: Iterable[SavedStep], *, keep_latest: int | None, keep_b
         return {saved.step for saved in ordered}
     kept = {saved.step for saved in ordered[-max(1, keep_latest) :]}
     if keep_best is not None:
-        sign = 1 if keep_best.higher_is_better else -1
-        rated = [
-            (sign * saved.metrics[keep_best.metric], saved.step)
-            for saved in ordered
-            if not math.isnan(saved.metrics.get(keep_best.metric, math.nan))
-        ]
-        kept |= {step for _, step in sorted(rated)[-keep_best.count :]}
+        kept.update(best_steps(ordered, keep_best))
     return kept
+
+
+def best_steps(steps: Iterable[SavedStep], best: Best) -> list[int]:
+    """The best steps, the very best first; of equal ones the later is better."""
+    sign = 1 if best.higher_is_better else -1
+    rated = [(sign * saved.metrics.get(best.metric, math.nan), saved.step) for saved in steps]
+    return [step for value, step in sorted((r for r in rated if not math.isnan(r[0])), reverse=True)][: best.count]

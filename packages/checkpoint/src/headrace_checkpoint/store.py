@@ -30,7 +30,15 @@ from headrace_checkpoint.durable import DISK, Disk, remove_directory, staged_dir
 from headrace_checkpoint.manifest import MANIFEST, Chunk, Manifest, StoredFile, StoredTensor
 from headrace_checkpoint.safetensors import EncodedArrays, SafetensorsFile
 
-__all__ = ["CheckpointWarning", "StepName", "StoredStep", "list_steps", "read_newest_step", "write_step"]
+__all__ = [
+    "CheckpointWarning",
+    "StepName",
+    "StoredStep",
+    "list_steps",
+    "read_manifest",
+    "read_newest_step",
+    "write_step",
+]
 
 _STEP = re.compile(r"step-(\d{8,19})(?:-(\d{1,9}))?")
 _MAX_STEP = 2**63 - 1
@@ -140,6 +148,26 @@ def _describe(array: Array, shard: str, crc: int) -> StoredTensor:
     return StoredTensor(dtype, array.shape, (chunk,))
 
 
+def read_manifest(path: str | os.PathLike[str]) -> Manifest:
+    """Read what a step says of itself, without looking at its tensors.
+
+    Args:
+      path: the step's folder.
+    Raises:
+      NotFoundError: there is no such step.
+      DataLossError: its manifest is damaged.
+      UnimplementedError: a later version wrote it.
+    """
+    file = Path(path) / MANIFEST
+    try:
+        content = file.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotFoundError(
+            "there is no saved step here", where=str(path), expected=f"a folder with a {MANIFEST}"
+        ) from None
+    return Manifest.decode(content, str(file))
+
+
 class StoredStep:
     """One saved step, open for reading; its manifest and the headers of its shards are checked at once.
 
@@ -153,13 +181,7 @@ class StoredStep:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        try:
-            content = (self.path / MANIFEST).read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
-            raise NotFoundError(
-                "there is no saved step here", where=str(self.path), expected=f"a folder with a {MANIFEST}"
-            ) from None
-        self.manifest = Manifest.decode(content, str(self.path / MANIFEST))
+        self.manifest = read_manifest(self.path)
         self._shards = {name: self._open_shard(name, file) for name, file in self.manifest.files.items()}
         for name, tensor in self.manifest.tensors.items():
             self._check_tensor(name, tensor)

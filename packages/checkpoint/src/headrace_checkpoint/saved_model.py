@@ -1,0 +1,327 @@
+"""Saved models: a graph with named functions and the values of its variables, in TensorFlow's SavedModel layout.
+
+    models/mnist/1/
+      saved_model.pb                         graph, signatures, and which nodes restore the variables
+      variables/variables.index              a TensorBundle
+      variables/variables.data-00000-of-00001
+
+`tf.saved_model.load`, TensorFlow Serving and `load_model` read it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from google.protobuf.message import DecodeError
+from numpy.typing import ArrayLike
+
+import headrace as hr
+from headrace.errors import (
+    AlreadyExistsError,
+    DataLossError,
+    FeedError,
+    GraphError,
+    InvalidArgumentError,
+    NotFoundError,
+)
+from headrace_checkpoint.dtypes import Array
+from headrace_checkpoint.durable import DISK, Disk, staged_directory, write_file
+from headrace_checkpoint.exported_graph import add_saver, exported_variables, prune
+from headrace_checkpoint.proto.saved_model_pb2 import MetaGraphDef, SavedModel, SignatureDef, TensorInfo
+from headrace_checkpoint.tensor_bundle import save_bundle
+
+__all__ = ["LoadedModel", "LoadedSignature", "SignatureTensor", "load_model", "read_saved_model", "save_model"]
+
+FILE = "saved_model.pb"
+VARIABLES = "variables/variables"
+SERVE = "serve"
+DEFAULT_SIGNATURE = "serving_default"
+
+_PREDICT = "tensorflow/serving/predict"
+_SCHEMA_VERSION = 1
+_INIT = "__saved_model_init_op"
+
+
+def save_model(
+    path: str | os.PathLike[str],
+    session: hr.Session,
+    signatures: Mapping[str, hr.Signature],
+    *,
+    disk: Disk = DISK,
+) -> Path:
+    """Export functions of a session's graph, with the values their variables have now.
+
+    Only what the signatures need is exported: no optimiser, no initial values, no device. The folder is there whole or
+    not at all.
+
+    Args:
+      path: the folder, for a server `.../<model>/<version>`; must not exist.
+      session: the graph and the values.
+      signatures: the functions by name; clients that name none get `"serving_default"`.
+      disk: whose system calls to use.
+    Returns:
+      The folder.
+    Raises:
+      AlreadyExistsError: the folder is there already.
+      InvalidArgumentError: there is no signature, or one has no output.
+      GraphError: a signature's tensor is not in the session's graph.
+      OSError: the disk refused.
+
+    Example:
+      >>> import headrace as hr, headrace_checkpoint, tempfile
+      >>> graph = hr.Graph()
+      >>> with graph.as_default():
+      ...     x = hr.placeholder(hr.float32, [None], name="x")
+      ...     y = x * hr.Variable(2.0, name="factor")
+      >>> path = tempfile.mkdtemp() + "/double/1"
+      >>> with hr.Session(graph) as session:
+      ...     signature = hr.Signature(inputs={"x": x}, outputs={"y": y})
+      ...     _ = headrace_checkpoint.save_model(path, session, {"serving_default": signature})
+      >>> with headrace_checkpoint.load_model(path) as model:
+      ...     print(model.signatures["serving_default"](x=[1.0, 2.0])["y"])
+      [2. 4.]
+    """
+    folder = Path(path)
+    if folder.exists():
+        raise AlreadyExistsError(
+            "there is something of this name already", where=str(folder), hint="export under the next version number"
+        )
+    _check_signatures(session.graph, signatures)
+    meta = MetaGraphDef()
+    meta.meta_info_def.tags.append(SERVE)
+    for name, signature in signatures.items():
+        meta.signature_def[name].CopyFrom(_signature_def(signature))
+    roots = {
+        t.op.name
+        for signature in signatures.values()
+        for t in (*signature.inputs.values(), *signature.outputs.values())
+    }
+    meta.graph_def.CopyFrom(prune(hr.export_graph_def(session.graph), sorted(roots)))
+    handles = {v.handle_in(session.graph).op.name: v.trainable for v in session.graph.variables}
+    variables = exported_variables(meta.graph_def, handles)
+    if variables:
+        saver, collections = add_saver(meta.graph_def, variables)
+        meta.saver_def.CopyFrom(saver)
+        for name, collection in collections.items():
+            meta.collection_def[name].CopyFrom(collection)
+    values = session.read_variables([variable.name for variable in variables])
+    model = SavedModel(saved_model_schema_version=_SCHEMA_VERSION, meta_graphs=[meta])
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with staged_directory(folder, disk) as staging:
+        if variables:
+            disk.make_directory(staging / "variables")
+            save_bundle(staging / VARIABLES, values, disk=disk)
+        write_file(staging / FILE, [model.SerializeToString(deterministic=True)], disk)
+    return folder
+
+
+def _check_signatures(graph: hr.Graph, signatures: Mapping[str, hr.Signature]) -> None:
+    if not signatures:
+        raise InvalidArgumentError("a model needs at least one signature", expected=f"{DEFAULT_SIGNATURE!r} or others")
+    for name, signature in signatures.items():
+        if not signature.outputs:
+            raise InvalidArgumentError(
+                f"signature {name!r} has no output", hint="hr.Signature(inputs=..., outputs=...)"
+            )
+        for alias, tensor in (*signature.inputs.items(), *signature.outputs.items()):
+            if tensor.graph is not graph:
+                raise GraphError(
+                    f"{alias!r} of signature {name!r} is not in the session's graph", where=tensor.op.location
+                )
+
+
+def _signature_def(signature: hr.Signature) -> SignatureDef:
+    proto = SignatureDef(method_name=_PREDICT)
+    for alias, tensor in signature.inputs.items():
+        proto.inputs[alias].CopyFrom(_tensor_info(tensor))
+    for alias, tensor in signature.outputs.items():
+        proto.outputs[alias].CopyFrom(_tensor_info(tensor))
+    return proto
+
+
+def _tensor_info(tensor: hr.Tensor) -> TensorInfo:
+    info = TensorInfo(name=tensor.name)
+    info.dtype = tensor.dtype.number
+    if tensor.shape.dims is None:
+        info.tensor_shape.unknown_rank = True
+    else:
+        info.tensor_shape.SetInParent()  # a scalar is not an unknown shape
+        for size in tensor.shape:
+            info.tensor_shape.dim.add(size=-1 if size is None else size)
+    return info
+
+
+@dataclass(frozen=True, slots=True)
+class SignatureTensor:
+    """An input or output of a loaded signature.
+
+    Attributes:
+      name: the name of the graph's tensor.
+      dtype: its element type.
+      shape: its static shape.
+    """
+
+    name: str
+    dtype: hr.DType
+    shape: hr.Shape
+
+    def __str__(self) -> str:
+        return f"{self.dtype}{self.shape}"
+
+
+class LoadedSignature:
+    """A function of a loaded model: arrays by alias in, arrays by alias out. Threads may call it at once.
+
+    Attributes:
+      name: its name.
+      inputs: what it takes, by alias.
+      outputs: what it gives, by alias.
+    """
+
+    def __init__(self, name: str, proto: SignatureDef, session: hr.Session) -> None:
+        self.name = name
+        graph = session.graph
+        inputs = {alias: graph.tensor(info.name) for alias, info in sorted(proto.inputs.items())}
+        outputs = {alias: graph.tensor(info.name) for alias, info in sorted(proto.outputs.items())}
+        self.inputs = {alias: SignatureTensor(t.name, t.dtype, t.shape) for alias, t in inputs.items()}
+        self.outputs = {alias: SignatureTensor(t.name, t.dtype, t.shape) for alias, t in outputs.items()}
+        self._step = session.make_callable(outputs, feeds=list(inputs.values()))
+
+    def __call__(self, **inputs: ArrayLike) -> dict[str, Array]:
+        """Compute the outputs.
+
+        Args:
+          **inputs: one value for each input, by alias; an alias that is no Python name is given by `**{"a-b": value}`.
+        Returns:
+          One array for each output, by alias.
+        Raises:
+          FeedError: an input is missing, unknown, or of the wrong dtype or shape.
+        """
+        if inputs.keys() != self.inputs.keys():
+            raise FeedError(
+                f"the inputs of signature '{self.name}' are not those it takes",
+                expected=", ".join(f"{alias}: {info}" for alias, info in self.inputs.items()) or "none",
+                got=", ".join(sorted(inputs)) or "none",
+            )
+        result: dict[str, Array] = self._step(*(inputs[alias] for alias in self.inputs))
+        return result
+
+    def __repr__(self) -> str:
+        def spell(side: Mapping[str, SignatureTensor]) -> str:
+            return ", ".join(f"{alias}: {info}" for alias, info in side.items())
+
+        return f"<signature '{self.name}' ({spell(self.inputs)}) -> ({spell(self.outputs)})>"
+
+
+class LoadedModel:
+    """A saved model, ready to be called. Close it to release its session.
+
+    Attributes:
+      path: where it came from.
+      graph: its graph, restore operations included.
+      session: holds the values of its variables.
+      signatures: its functions, by name.
+    """
+
+    def __init__(self, path: Path, session: hr.Session, signatures: Mapping[str, LoadedSignature]) -> None:
+        self.path = path
+        self.session = session
+        self.signatures = dict(signatures)
+
+    @property
+    def graph(self) -> hr.Graph:
+        """The graph of the session."""
+        return self.session.graph
+
+    def close(self) -> None:
+        """Release the session and its values."""
+        self.session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<model {self.path} with signatures {', '.join(self.signatures) or '(none)'}>"
+
+
+def load_model(path: str | os.PathLike[str], *, tags: tuple[str, ...] = (SERVE,)) -> LoadedModel:
+    """Load a saved model and restore its variables, every checksum verified.
+
+    Args:
+      path: the folder with `saved_model.pb`.
+      tags: which of the model's graphs to load, if it has several.
+    Raises:
+      NotFoundError: there is no model, no graph of these tags, or a file of its variables is missing.
+      DataLossError: a file is damaged.
+      UnknownOpError: when a signature runs an operation that no package here has registered.
+    """
+    folder = Path(path)
+    meta = read_saved_model(folder, tags)
+    graph = hr.import_graph_def(meta.graph_def)
+    session = hr.Session(graph)
+    try:
+        _restore(folder, meta, session)
+        signatures = {
+            name: LoadedSignature(name, proto, session)
+            for name, proto in sorted(meta.signature_def.items())
+            if not name.startswith("__")
+        }
+    except BaseException:
+        session.close()
+        raise
+    return LoadedModel(folder, session, signatures)
+
+
+def read_saved_model(path: str | os.PathLike[str], tags: tuple[str, ...] = (SERVE,)) -> MetaGraphDef:
+    """Read the description of a saved model, without building or restoring anything.
+
+    Args:
+      path: the folder with `saved_model.pb`.
+      tags: which of its graphs.
+    Raises:
+      NotFoundError: there is no model, or no graph of these tags.
+      DataLossError: the file is damaged.
+    """
+    file = Path(path) / FILE
+    try:
+        model = SavedModel.FromString(file.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotFoundError(
+            "there is no saved model here", where=str(path), expected=f"a folder with a {FILE}"
+        ) from None
+    except DecodeError as error:
+        raise DataLossError("the saved model is damaged", where=str(file), got=str(error)) from None
+    if model.saved_model_schema_version > _SCHEMA_VERSION or not model.meta_graphs:
+        raise DataLossError(
+            "not a saved model",
+            where=str(file),
+            expected=f"schema version {_SCHEMA_VERSION} and at least one graph",
+            got=f"schema version {model.saved_model_schema_version}, {len(model.meta_graphs)} graphs",
+        )
+    for meta in model.meta_graphs:
+        if set(meta.meta_info_def.tags) == set(tags):
+            return meta
+    known = "; ".join(",".join(meta.meta_info_def.tags) or "(none)" for meta in model.meta_graphs)
+    raise NotFoundError(
+        "the saved model has no graph of these tags", where=str(file), expected=f"one of: {known}", got=",".join(tags)
+    )
+
+
+def _restore(folder: Path, meta: MetaGraphDef, session: hr.Session) -> None:
+    """Run the operations by which the model restores its variables and makes itself ready."""
+    graph, saver = session.graph, meta.saver_def
+    if saver.restore_op_name:
+        prefix = os.fsencode(folder / VARIABLES)
+        session.run(graph.operation(saver.restore_op_name), feeds={graph.tensor(saver.filename_tensor_name): prefix})
+    for info in meta.signature_def[_INIT].outputs.values() if _INIT in meta.signature_def else ():
+        session.run(graph.tensor(info.name).op)
