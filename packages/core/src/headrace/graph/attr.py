@@ -6,6 +6,7 @@ Users meet this module as `hr.attr` when they register an operation: `attrs=dict
 from __future__ import annotations
 
 import builtins
+import mmap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,7 @@ __all__ = [
     "REQUIRED",
     "AttrSpec",
     "FunctionName",
+    "RawAttr",
     "any_type",
     "bool",
     "complexes",
@@ -58,6 +60,13 @@ class FunctionName:
 
     name: str
     attrs: Mapping[str, AttrValue] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RawAttr:
+    """An attribute that this program does not know, kept as the bytes it came in so that it can be written out again."""
+
+    serialized: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,14 +159,23 @@ def _to_string(value: AttrValue) -> str | bytes:
 
 
 def _to_tensor(value: AttrValue) -> types.Array:
-    """A private read-only array; an array that is read-only already and owns its data is taken as it is."""
+    """A private read-only array; one that nobody can write to is taken as it is."""
     array = np.asarray(value)
     if array.dtype.kind in "SU":
         raise TypeError("string tensors are object arrays of bytes")
-    if array.flags.writeable or array.base is not None:
+    if not _is_frozen(array):
         array = array.copy()
         array.flags.writeable = False
     return array
+
+
+def _is_frozen(array: types.Array) -> builtins.bool:
+    """True if neither the array nor what it is a view of can be written to (bytes and read-only maps never can)."""
+    if array.flags.writeable:
+        return False
+    if isinstance(array.base, np.ndarray):
+        return _is_frozen(array.base)
+    return array.base is None or isinstance(array.base, (bytes, mmap.mmap))
 
 
 def _to_function(value: AttrValue) -> FunctionName:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import AttrError, DTypeError, GraphError, HeadraceError, InternalError, NotFoundError, known_names
-from headrace.graph.attr import REQUIRED, AttrValue
+from headrace.graph.attr import REQUIRED, AttrValue, RawAttr
 from headrace.graph.op_def import UNKNOWN_OUTPUT, ArgSpec, OpDef, lookup_op_def
 from headrace.graph.operation import Operation, Tensor
 from headrace.graph.scopes import Scope, check_name, current_scope, enter
@@ -45,7 +45,7 @@ class Graph:
         self.seed = seed
         self.extend = extend
         self.variables: list[Any] = []
-        self.library: dict[str, bytes] = {}
+        self.library = b""
         self.versions: tuple[int, int] = (0, 0)
         self._operations: list[Operation] = []
         self._by_name: dict[str, Operation] = {}
@@ -254,7 +254,7 @@ def _complete_attrs(op_def: OpDef, given: Mapping[str, AttrValue]) -> dict[str, 
             raise AttrError(f"attr '{name}' is missing", expected=op_def.signature, got=_names(given))
     for name in given:
         if name not in values:
-            if not name.startswith("_"):
+            if not (name.startswith("_") or isinstance(given[name], RawAttr)):
                 raise AttrError(f"attr '{name}' is not known", expected=op_def.signature, got=_names(given))
             values[name] = given[name]
     return values

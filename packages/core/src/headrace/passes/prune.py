@@ -36,7 +36,7 @@ def prune(
       FeedError: a placeholder is needed and not fed.
     """
     bounded = Graph(seed=graph.seed, extend=True)
-    bounded.library = dict(graph.library)
+    bounded.library = graph.library
     shapes = feed_shapes if feed_shapes is not None else [feed.shape for feed in feeds]
     tensors: dict[Tensor, Tensor] = {}
     for index, (feed, shape) in enumerate(zip(feeds, shapes, strict=True)):

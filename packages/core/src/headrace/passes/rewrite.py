@@ -24,7 +24,7 @@ def rewrite(graph: Graph, rule: Rule) -> Graph:
     Control inputs follow a replaced operation to the operation that gives its first output now.
     """
     result = Graph(seed=graph.seed, extend=True)
-    result.library = dict(graph.library)
+    result.library = graph.library
     tensors: dict[Tensor, Tensor] = {}
     operations: dict[Operation, Operation] = {}
     for op in graph.operations:
@@ -79,7 +79,7 @@ def drop_dead(graph: Graph) -> Graph:
     if len(needed) == len(graph.operations):
         return graph
     result = Graph(seed=graph.seed, extend=True)
-    result.library = dict(graph.library)
+    result.library = graph.library
     copies: dict[Operation, Operation] = {}
     for op in graph.operations:
         if op in needed:

@@ -1,0 +1,447 @@
+"""GraphDef: graphs as TensorFlow writes and reads them.
+
+Field numbers, operation types, attribute names and semantics are TensorFlow's, so a graph written here loads there and the other
+way round. Operations and attributes that are not known here are kept and written out unchanged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from google.protobuf import text_format
+from google.protobuf.message import DecodeError, Message
+
+from headrace.errors import DataLossError, GraphError, HeadraceError, InvalidArgumentError, NotFoundError
+from headrace.graph import reference_variables
+from headrace.graph.attr import AttrSpec, AttrValue, FunctionName, RawAttr
+from headrace.graph.constants import read_constants, write_constants
+from headrace.graph.graph import Graph, unknown_op_def
+from headrace.graph.op_def import OpDef, find_op_def
+from headrace.graph.operation import Operation, Tensor
+from headrace.graph.proto import attr_pb2
+from headrace.graph.proto.graph_pb2 import GraphDef
+from headrace.graph.proto.node_pb2 import NodeDef
+from headrace.graph.proto.types_pb2 import DataType
+from headrace.graph.reference_variables import Reference
+from headrace.graph.source import SourceLine
+from headrace.graph.tensor_proto import decode_shape, decode_tensor, encode_shape, encode_tensor
+from headrace.types import Array, as_dtype
+
+__all__ = ["export_graph_def", "from_graph_def", "import_graph_def", "to_graph_def"]
+
+PRODUCER = 1087
+"""The version of TensorFlow's graph semantics that our graphs are written for: that of TensorFlow 2.8."""
+
+INLINE_LIMIT = 3 << 29
+"""Bytes of constants up to which they are written into the graph file; protobuf ends at 2 GiB."""
+
+_CONSTANT_KEY = "_headrace_constant"
+_COLOCATION = "_class"
+_COLOCATION_PREFIX = "loc:@"
+
+GraphSource = str | os.PathLike[str] | bytes | Message
+
+
+def export_graph_def(graph: Graph, path: str | os.PathLike[str], *, constants: str = "auto") -> None:
+    """Write a graph to a file that TensorFlow and `import_graph_def` read.
+
+    Args:
+      graph: the graph.
+      path: the file; `.pbtxt` writes text.
+      constants: "inline" puts constants into the file; "beside" puts those over 1 KB into `path + ".constants"`, by content, which
+        has no size limit but is read by Headrace only; "auto" is inline as long as they take less than 1.5 GiB.
+    Raises:
+      InvalidArgumentError: `constants` is another word.
+    """
+    if constants not in ("auto", "inline", "beside"):
+        raise InvalidArgumentError("constants is wrong", expected="auto, inline or beside", got=repr(constants))
+    total = sum(op.attrs["value"].nbytes for op in graph.operations if op.type == "Const")
+    beside = constants == "beside" or (constants == "auto" and total > INLINE_LIMIT)
+    stored: dict[str, Array] | None = {} if beside else None
+    proto = _encode_graph(graph, stored)
+    target = Path(path)
+    content = text_format.MessageToString(proto).encode() if target.suffix == ".pbtxt" else _serialized(proto)
+    if stored:
+        write_constants(_constants_path(target), stored)
+    target.write_bytes(content)
+
+
+def _constants_path(path: Path) -> Path:
+    return path.with_name(path.name + ".constants")
+
+
+def _serialized(proto: Message) -> bytes:
+    return proto.SerializeToString(deterministic=True)
+
+
+def to_graph_def(graph: Graph) -> GraphDef:
+    """The graph as a message, constants inline."""
+    return _encode_graph(graph, None)
+
+
+def _encode_graph(graph: Graph, stored: dict[str, Array] | None) -> GraphDef:
+    proto = GraphDef()
+    producer, min_consumer = graph.versions
+    proto.versions.producer = producer or PRODUCER
+    proto.versions.min_consumer = min_consumer
+    if graph.library:
+        proto.library.ParseFromString(graph.library)
+    for op in graph.operations:
+        _encode_op(op, proto.node.add(), stored)
+    return proto
+
+
+def _encode_op(op: Operation, node: NodeDef, stored: dict[str, Array] | None) -> None:
+    node.name, node.op, node.device = op.name, op.type, op.device
+    node.input.extend(tensor.op.name if tensor.index == 0 else tensor.name for tensor in op.inputs)
+    node.input.extend(f"^{item.name}" for item in op.control_inputs)
+    for name, value in op.attrs.items():
+        if isinstance(value, RawAttr):
+            node.attr[name].ParseFromString(value.serialized)
+        elif stored is not None and op.type == "Const" and name == "value" and _goes_beside(value):
+            key = content_key(value)
+            stored[key] = value
+            node.attr[_CONSTANT_KEY].s = key.encode()
+        else:
+            _encode_attr(value, op.op_def.attrs.get(name), node.attr[name])
+    if op.colocation:
+        node.attr[_COLOCATION].list.s.extend((_COLOCATION_PREFIX + name).encode() for name in op.colocation)
+
+
+def _goes_beside(value: Array) -> bool:
+    return value.nbytes > 1024 and value.dtype != object
+
+
+def content_key(value: Array) -> str:
+    """A name for a constant that two arrays share only if they are equal."""
+    header = f"{as_dtype(value.dtype)}{list(value.shape)}".encode()
+    return hashlib.blake2b(np.ascontiguousarray(value).tobytes(), digest_size=16, key=header[:64]).hexdigest()
+
+
+def _encode_attr(value: AttrValue, spec: AttrSpec | None, proto: attr_pb2.AttrValue) -> None:
+    if spec is None:
+        spec = AttrSpec("bool" if isinstance(value, bool) else "int" if isinstance(value, int) else "string")
+    if not spec.is_list:
+        field_name, encoded = _encode_scalar(value, spec.kind)
+        if isinstance(encoded, Message):
+            getattr(proto, field_name).CopyFrom(encoded)
+        else:
+            setattr(proto, field_name, encoded)
+        return
+    proto.list.SetInParent()
+    for item in value:
+        field_name, encoded = _encode_scalar(item, spec.kind)
+        getattr(proto.list, field_name).append(encoded)
+
+
+def _encode_scalar(value: AttrValue, kind: str) -> tuple[str, Any]:
+    match kind:
+        case "int":
+            return "i", value
+        case "float":
+            return "f", value
+        case "bool":
+            return "b", value
+        case "string":
+            return "s", value.encode() if isinstance(value, str) else value
+        case "type":
+            return "type", value.number
+        case "shape":
+            return "shape", encode_shape(value)
+        case "tensor":
+            return "tensor", encode_tensor(value)
+        case _:
+            return "func", _encode_function(value)
+
+
+def _encode_function(value: FunctionName) -> attr_pb2.NameAttrList:
+    proto = attr_pb2.NameAttrList(name=value.name)
+    for name, item in value.attrs.items():
+        proto.attr[name].ParseFromString(item.serialized)
+    return proto
+
+
+def import_graph_def(
+    source: GraphSource,
+    *,
+    graph: Graph | None = None,
+    name: str = "",
+    input_map: Mapping[str, Tensor] | None = None,
+) -> Graph:
+    """Read a graph that TensorFlow or Headrace wrote.
+
+    Operation types that are not registered here are kept; they fail only if a step needs them. Reference variables of
+    TensorFlow 1 become variables by handle.
+
+    Args:
+      source: a file (`.pbtxt` is text), serialised bytes, or a GraphDef message of either package.
+      graph: the graph to add to; a new one by default.
+      name: a prefix for all names.
+      input_map: for names of tensors in the file, tensors of `graph` to use instead.
+    Returns:
+      The graph.
+    Raises:
+      DataLossError: the bytes are not a GraphDef, or are damaged.
+      GraphError: the graph is not well formed (missing input, cycle, duplicate name).
+      HeadraceError: an operation breaks a rule of its type; the text names it.
+
+    Example:
+      >>> import headrace as hr
+      >>> graph = hr.Graph()
+      >>> with graph.as_default():
+      ...     y = hr.constant(2.0, name="two") * 3.0
+      >>> copy = hr.import_graph_def(hr.to_graph_def(graph))
+      >>> print(hr.Session(copy).run("Mul:0"))
+      6.0
+    """
+    proto, constants, label = _load(source)
+    target = Graph() if graph is None else graph
+    _Import(target, f"{name}/" if name else "", constants, SourceLine(label, 0), dict(input_map or {})).run(proto)
+    return target
+
+
+def from_graph_def(proto: Message) -> Graph:
+    """The graph of a GraphDef message of either package."""
+    return import_graph_def(proto)
+
+
+def _load(source: GraphSource) -> tuple[GraphDef, Mapping[str, Array], str]:
+    """The message, the constants stored beside it, and a label for errors."""
+    if isinstance(source, GraphDef):
+        return source, {}, "<GraphDef>"
+    if isinstance(source, Message):
+        return _parse(source.SerializeToString(), "<GraphDef>"), {}, "<GraphDef>"
+    if isinstance(source, bytes):
+        return _parse(source, "<bytes>"), {}, "<bytes>"
+    path = Path(source)
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError as error:
+        raise NotFoundError(f"there is no graph file '{path}'", hint="give the path of a .pb or .pbtxt file") from error
+    beside = _constants_path(path)
+    constants = read_constants(beside) if beside.exists() else {}
+    if path.suffix != ".pbtxt":
+        return _parse(content, str(path)), constants, str(path)
+    try:
+        return text_format.Parse(content.decode("utf-8"), GraphDef()), constants, str(path)
+    except (text_format.ParseError, UnicodeDecodeError) as error:
+        raise DataLossError(f"'{path}' is not a GraphDef in text form", got=str(error)[:200]) from error
+
+
+def _parse(content: bytes, label: str) -> GraphDef:
+    proto = GraphDef()
+    try:
+        proto.ParseFromString(content)
+    except DecodeError as error:
+        raise DataLossError(
+            "these bytes are not a GraphDef", where=label, expected="a serialised GraphDef", got=f"{len(content)} bytes: {error}"
+        ) from error
+    return proto
+
+
+@dataclass
+class _Import:
+    """One import in progress. Mutable, used once."""
+
+    graph: Graph
+    prefix: str
+    constants: Mapping[str, Array]
+    source: SourceLine
+    input_map: dict[str, Tensor]
+    tensors: dict[str, Tensor | Reference] = field(default_factory=dict)
+    operations: dict[str, Operation] = field(default_factory=dict)
+
+    def run(self, proto: GraphDef) -> None:
+        if proto.library.ByteSize():
+            self.graph.library = _serialized(proto.library)
+        self.graph.versions = (proto.versions.producer, proto.versions.min_consumer)
+        for key, tensor in self.input_map.items():
+            self.tensors[key if ":" in key else f"{key}:0"] = tensor
+        outputs = _highest_outputs(proto)
+        for node in _topological(proto):
+            try:
+                self._add(node, outputs)
+            except HeadraceError as error:
+                error.add_note(f"while importing {node.op} '{node.name}' from {self.source.filename}")
+                raise
+
+    def _add(self, node: NodeDef, outputs: Mapping[str, int]) -> None:
+        op_def = find_op_def(node.op)
+        name = self.prefix + node.name
+        controls = [self.operations[edge[1:]] for edge in node.input if edge.startswith("^") and edge[1:] in self.operations]
+        edges = [edge if ":" in edge else f"{edge}:0" for edge in node.input if not edge.startswith("^")]
+        attrs = self._attrs(node, op_def)
+        if node.op in reference_variables.VARIABLE_TYPES:
+            reference = reference_variables.import_variable(self.graph, name, attrs, node.device)
+            self._record(node, reference.handle.op, [reference])
+            return
+        if reference_variables.takes_reference(node.op) and isinstance(self.tensors.get(edges[0]), Reference):
+            first = cast(Reference, self.tensors[edges[0]])
+            values = [self._value(edge, name, controls) for edge in edges[1:]]
+            operation, passed = reference_variables.import_on_reference(
+                self.graph, node.op, name, first, values, controls, node.device
+            )
+            self._record(node, operation, list(operation.outputs) or [passed])
+            return
+        inputs = [self._value(edge, name, controls) for edge in edges]
+        if op_def is None:
+            op_def = unknown_op_def(node.op, inputs, outputs.get(node.name, 0) + 1)
+        operation = self.graph.create_op(
+            node.op,
+            inputs,
+            attrs,
+            name=name + "/",
+            control_inputs=controls,
+            device=node.device,
+            colocation=[self.prefix + item for item in _colocation(node)],
+            source=self.source,
+            op_def=op_def,
+        )
+        self._record(node, operation, operation.outputs)
+
+    def _record(self, node: NodeDef, operation: Operation, results: Iterable[Tensor | Reference]) -> None:
+        self.operations[node.name] = operation
+        for index, tensor in enumerate(results):
+            self.tensors.setdefault(f"{node.name}:{index}", tensor)
+
+    def _value(self, edge: str, reader: str, controls: Sequence[Operation]) -> Tensor:
+        found = self.tensors.get(edge)
+        if found is None:
+            raise GraphError(f"'{reader}' reads '{edge}', which does not exist", expected="an output of an earlier operation")
+        if isinstance(found, Reference):
+            return reference_variables.read_reference(self.graph, f"{reader}/read/", found, controls)
+        return found
+
+    def _attrs(self, node: NodeDef, op_def: OpDef | None) -> dict[str, AttrValue]:
+        attrs: dict[str, AttrValue] = {}
+        for name, value in node.attr.items():
+            if name in (_COLOCATION, _CONSTANT_KEY):
+                continue
+            spec = op_def.attrs.get(name) if op_def is not None else None
+            if spec is None and node.op in reference_variables.VARIABLE_TYPES:
+                spec = _VARIABLE_ATTRS.get(name)
+            attrs[name] = _decode_unknown(name, value) if spec is None else _decode_attr(name, value, spec)
+        key = node.attr[_CONSTANT_KEY].s.decode() if _CONSTANT_KEY in node.attr else ""
+        if key:
+            if key not in self.constants:
+                raise DataLossError(
+                    f"the value of constant '{node.name}' is missing", expected=f"content {key} in the .constants file beside the graph"
+                )
+            attrs["value"] = self.constants[key]
+        return attrs
+
+
+_VARIABLE_ATTRS = {
+    "dtype": AttrSpec("type"),
+    "shape": AttrSpec("shape"),
+    "container": AttrSpec("string"),
+    "shared_name": AttrSpec("string"),
+}
+
+
+def _colocation(node: NodeDef) -> list[str]:
+    if _COLOCATION not in node.attr:
+        return []
+    texts = [item.decode("utf-8", "replace") for item in node.attr[_COLOCATION].list.s]
+    return [text.removeprefix(_COLOCATION_PREFIX) for text in texts if text.startswith(_COLOCATION_PREFIX)]
+
+
+def _decode_unknown(name: str, proto: attr_pb2.AttrValue) -> AttrValue:
+    """Annotations that are plain text are useful here; everything else is kept as bytes."""
+    if name.startswith("_") and proto.WhichOneof("value") == "s":
+        try:
+            return proto.s.decode("utf-8")
+        except UnicodeDecodeError:
+            return RawAttr(_serialized(proto))
+    return RawAttr(_serialized(proto))
+
+
+_FIELD_OF_KIND = {
+    "int": "i", "float": "f", "bool": "b", "string": "s", "type": "type", "shape": "shape", "tensor": "tensor",
+    "function": "func",
+}  # fmt: skip
+
+
+def _decode_attr(name: str, proto: attr_pb2.AttrValue, spec: AttrSpec) -> AttrValue:
+    expected = "list" if spec.is_list else _FIELD_OF_KIND[spec.kind]
+    given = proto.WhichOneof("value")
+    if given != expected:
+        raise DataLossError(f"attr '{name}' is stored as another kind", expected=str(spec), got=str(given))
+    field_name = _FIELD_OF_KIND[spec.kind]
+    if spec.is_list:
+        return tuple(_decode_scalar(item, spec.kind) for item in getattr(proto.list, field_name))
+    return _decode_scalar(getattr(proto, field_name), spec.kind)
+
+
+def _decode_scalar(value: Any, kind: str) -> AttrValue:
+    match kind:
+        case "type":
+            return as_dtype(int(value))
+        case "shape":
+            return decode_shape(value)
+        case "tensor":
+            return decode_tensor(value)
+        case "function":
+            return FunctionName(value.name, {key: RawAttr(_serialized(item)) for key, item in value.attr.items()})
+        case _:
+            return value
+
+
+def _highest_outputs(proto: GraphDef) -> dict[str, int]:
+    """The highest output index that is read of each node: all that is known of an unknown type's outputs."""
+    highest: dict[str, int] = {}
+    for node in proto.node:
+        for edge in node.input:
+            name, _, index = edge.removeprefix("^").partition(":")
+            if index.isdecimal() and int(index) < 2**16:
+                highest[name] = max(highest.get(name, 0), int(index))
+    return highest
+
+
+def _topological(proto: GraphDef) -> list[NodeDef]:
+    """The nodes with each after its inputs, otherwise in the order of the file."""
+    nodes: dict[str, NodeDef] = {}
+    for node in proto.node:
+        if node.name in nodes:
+            raise GraphError(f"two operations are named '{node.name}'", expected="unique names")
+        nodes[node.name] = node
+    waiting = {name: _producers(node, nodes) for name, node in nodes.items()}
+    consumers: dict[str, list[str]] = {name: [] for name in nodes}
+    for name, producers in waiting.items():
+        for producer in producers:
+            consumers[producer].append(name)
+    counts = {name: len(producers) for name, producers in waiting.items()}
+    ready = [name for name in reversed(nodes) if counts[name] == 0]
+    ordered: list[NodeDef] = []
+    while ready:
+        name = ready.pop()
+        ordered.append(nodes[name])
+        for consumer in reversed(consumers[name]):
+            counts[consumer] -= 1
+            if counts[consumer] == 0:
+                ready.append(consumer)
+    if len(ordered) != len(nodes):
+        stuck = [name for name, count in counts.items() if count > 0]
+        raise GraphError(
+            "the graph has a cycle",
+            expected="operations that do not depend on their own output",
+            got=", ".join(stuck[:8]),
+            hint="loops of primitive control flow operations are not supported by this version",
+        )
+    return ordered
+
+
+def _producers(node: NodeDef, nodes: Mapping[str, NodeDef]) -> set[str]:
+    producers: set[str] = set()
+    for edge in node.input:
+        name = edge.removeprefix("^").partition(":")[0]
+        if name not in nodes:
+            raise GraphError(f"'{node.name}' reads '{edge}', which does not exist", expected="the name of an operation of the graph")
+        producers.add(name)
+    return producers

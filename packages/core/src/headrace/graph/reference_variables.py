@@ -1,0 +1,95 @@
+"""TensorFlow 1's reference variables, mapped to handles while a graph is imported.
+
+In TensorFlow 1 a `VariableV2` gives a reference to its buffer; whoever takes it as a value reads the buffer, and `Assign` passes the
+reference on. Here the variable becomes a `VarHandleOp`, an assignment the operation of that name on handles, and every use
+as a value a `ReadVariableOp` that runs after the assignments the reference went through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from headrace.graph.attr import AttrValue
+from headrace.graph.graph import Graph
+from headrace.graph.operation import Operation, Tensor
+
+__all__ = ["Reference", "import_on_reference", "import_variable", "read_reference"]
+
+VARIABLE_TYPES = frozenset({"Variable", "VariableV2", "TemporaryVariable"})
+
+_ON_HANDLES = {
+    "Assign": "AssignVariableOp",
+    "AssignAdd": "AssignAddVariableOp",
+    "AssignSub": "AssignSubVariableOp",
+    "ScatterAdd": "ResourceScatterAdd",
+    "ScatterSub": "ResourceScatterSub",
+    "ScatterUpdate": "ResourceScatterUpdate",
+    "IsVariableInitialized": "VarIsInitializedOp",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A reference on its way through the graph.
+
+    Attributes:
+      handle: the handle of the variable.
+      after: the operations that must run before the buffer is read through this reference.
+    """
+
+    handle: Tensor
+    after: tuple[Operation, ...] = ()
+
+
+def takes_reference(type_name: str) -> bool:
+    """True for the types whose first input stays a reference."""
+    return type_name in _ON_HANDLES
+
+
+def import_variable(graph: Graph, name: str, attrs: Mapping[str, AttrValue], device: str) -> Reference:
+    """Create the handle that stands for a reference variable."""
+    handle_attrs = {
+        "container": attrs.get("container", ""),
+        "shared_name": attrs.get("shared_name") or name,
+        "dtype": attrs["dtype"],
+        "shape": attrs["shape"],
+    }
+    return Reference(graph.create_op("VarHandleOp", (), handle_attrs, name=name + "/", device=device).outputs[0])
+
+
+def import_on_reference(
+    graph: Graph,
+    type_name: str,
+    name: str,
+    reference: Reference,
+    values: Sequence[Tensor],
+    control_inputs: Sequence[Operation],
+    device: str,
+) -> tuple[Operation, Reference]:
+    """Create the operation on handles that stands for one on a reference, and the reference that it passes on."""
+    attrs: dict[str, AttrValue] = {}
+    if type_name != "IsVariableInitialized":
+        attrs["dtype"] = reference.handle.op.attrs["dtype"]
+    if type_name.startswith("Scatter"):
+        attrs["Tindices"] = values[0].dtype
+    operation = graph.create_op(
+        _ON_HANDLES[type_name],
+        [reference.handle, *values],
+        attrs,
+        name=name + "/",
+        control_inputs=(*reference.after, *control_inputs),
+        device=device,
+    )
+    return operation, Reference(reference.handle, (operation,))
+
+
+def read_reference(graph: Graph, name: str, reference: Reference, control_inputs: Sequence[Operation]) -> Tensor:
+    """A tensor of the buffer's value, read after the assignments that the reference went through."""
+    return graph.create_op(
+        "ReadVariableOp",
+        [reference.handle],
+        {"dtype": reference.handle.op.attrs["dtype"]},
+        name=name,
+        control_inputs=(*reference.after, *control_inputs),
+    ).outputs[0]
