@@ -6,21 +6,27 @@ from headrace.function import Function, function
 from headrace.grad import array as _array_gradients  # noqa: F401  # registers the rules of the family, as all below
 from headrace.grad import control as _control_gradients  # noqa: F401
 from headrace.grad import math as _math_gradients  # noqa: F401
+from headrace.grad import random as _random_gradients  # noqa: F401
 from headrace.grad import state as _state_gradients  # noqa: F401
+from headrace.grad import stateless_random as _stateless_random_gradients  # noqa: F401
 from headrace.grad.backprop import explain_gradient, gradients
 from headrace.grad.registry import gradient_override, no_gradient, register_gradient
 from headrace.graph import attr
 from headrace.graph.apply import apply_op, constant, convert_to_tensor
 from headrace.graph.graph import Graph
-from headrace.graph.op_def import register_op
+from headrace.graph.graph_def import export_graph_def, from_graph_def, import_graph_def, to_graph_def
+from headrace.graph.op_def import InferenceContext, register_op
 from headrace.graph.operation import Operation, Tensor
 from headrace.graph.printer import format_graph
 from headrace.graph.scopes import colocate_with, control_dependencies, device, name_scope
 from headrace.kernels import array as _array_kernels  # noqa: F401
 from headrace.kernels import control as _control_kernels  # noqa: F401
 from headrace.kernels import math as _math_kernels  # noqa: F401
+from headrace.kernels import random as _random_kernels  # noqa: F401
 from headrace.kernels import state as _state_kernels  # noqa: F401
+from headrace.kernels import stateless_random as _stateless_random_kernels  # noqa: F401
 from headrace.kernels.registry import register_kernel
+from headrace.ops import random
 from headrace.ops import state as _state_ops  # noqa: F401
 from headrace.ops.array import cast, placeholder
 from headrace.ops.control import group, identity, stop_gradient
@@ -28,6 +34,7 @@ from headrace.ops.indexed_slices import IndexedSlices
 from headrace.ops.math import add, multiply
 from headrace.runtime.trace import Trace
 from headrace.session import PendingStep, Session
+from headrace.signature import Signature
 from headrace.types import (
     DType,
     Shape,
