@@ -109,8 +109,7 @@ def add_saver(graph: GraphDef, variables: Sequence[ExportedVariable]) -> tuple[S
     prefix = next(name for name in ("save", *(f"save_{n}" for n in range(1, len(taken) + 2))) if name not in taken)
     writer = _Writer(graph, prefix)
     dtypes = [variable.dtype for variable in variables]
-    default = writer.strings(f"{prefix}/filename", [b"model"], scalar=True)
-    filename = writer.node(f"{prefix}/Const", "PlaceholderWithDefault", [default], dtype=DataType.DT_STRING, shape=())
+    filename = writer.node(f"{prefix}/filename", "Placeholder", [], dtype=DataType.DT_STRING, shape=())
     names = [variable.name.encode() for variable in variables]
     specs = [b""] * len(variables)
     reads = [writer.variable(variable) for variable in variables]
@@ -169,11 +168,9 @@ class _Writer:
             node.attr[key].CopyFrom(_attr(key, value))
         return name
 
-    def strings(self, name: str, values: Sequence[bytes], *, scalar: bool = False) -> str:
-        """Append a constant of strings."""
-        tensor = TensorProto(
-            dtype=DataType.DT_STRING, tensor_shape=_shape([] if scalar else [len(values)]), string_val=values
-        )
+    def strings(self, name: str, values: Sequence[bytes]) -> str:
+        """Append a constant vector of strings."""
+        tensor = TensorProto(dtype=DataType.DT_STRING, tensor_shape=_shape([len(values)]), string_val=values)
         self.node(name, "Const", [], dtype=DataType.DT_STRING)
         self._graph.node[-1].attr["value"].tensor.CopyFrom(tensor)
         return name

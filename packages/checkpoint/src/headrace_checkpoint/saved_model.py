@@ -101,7 +101,7 @@ def save_model(
         for signature in signatures.values()
         for t in (*signature.inputs.values(), *signature.outputs.values())
     }
-    meta.graph_def.CopyFrom(prune(hr.export_graph_def(session.graph), sorted(roots)))
+    meta.graph_def.CopyFrom(prune(hr.to_graph_def(session.graph), sorted(roots)))
     handles = {v.handle_in(session.graph).op.name: v.trainable for v in session.graph.variables}
     variables = exported_variables(meta.graph_def, handles)
     if variables:

@@ -1,0 +1,264 @@
+"""Saved models: export what the signatures need, load it again, refuse what is damaged."""
+
+from __future__ import annotations
+
+import threading
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import headrace as hr
+from headrace.errors import (
+    AlreadyExistsError,
+    DataLossError,
+    FailedPreconditionError,
+    FeedError,
+    GraphError,
+    HeadraceError,
+    InvalidArgumentError,
+    NotFoundError,
+)
+from headrace_checkpoint.proto.saved_model_pb2 import SavedModel
+from headrace_checkpoint.saved_model import LoadedModel, load_model, read_saved_model, save_model
+from headrace_checkpoint.tensor_bundle import TensorBundle
+
+
+class Scale:
+    """y = x * w + b with a training operation beside it."""
+
+    def __init__(self) -> None:
+        self.graph = hr.Graph()
+        with self.graph.as_default():
+            self.x = hr.placeholder(hr.float32, [None, 2], name="x")
+            self.w = hr.Variable(np.array([2.0, 3.0], np.float32), name="layer/w")
+            self.b = hr.Variable(np.float32(1.0), name="layer/b", trainable=False)
+            self.unused = hr.Variable(np.zeros(1000, np.float32), name="optimizer/m")
+            self.y = hr.add(hr.multiply(self.x, self.w), self.b, name="y")
+            self.train: Any = self.w.assign_add([1.0, 1.0])
+
+    @property
+    def signature(self) -> hr.Signature:
+        return hr.Signature(inputs={"in": self.x}, outputs={"out": self.y})
+
+    def save(self, path: Path, train: int = 0) -> Path:
+        with hr.Session(self.graph) as session:
+            for _ in range(train):
+                session.run(self.train)
+            return save_model(path, session, {"serving_default": self.signature})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return Scale().save(tmp_path / "scale" / "1", train=1)
+
+
+X = np.array([[1.0, 10.0], [0.0, -1.0]], np.float32)
+Y = np.array([[4.0, 41.0], [1.0, -3.0]], np.float32)
+
+
+def test_round_trip(path: Path) -> None:
+    with load_model(path) as model:
+        signature = model.signatures["serving_default"]
+        result = signature(**{"in": X})
+        assert result.keys() == {"out"}
+        assert result["out"].dtype == np.float32
+        np.testing.assert_array_equal(result["out"], Y)
+        assert (str(signature.inputs["in"]), str(signature.outputs["out"])) == ("float32[?, 2]", "float32[?, 2]")
+        assert signature.inputs["in"].name == "x:0"
+        assert repr(signature) == "<signature 'serving_default' (in: float32[?, 2]) -> (out: float32[?, 2])>"
+        assert "serving_default" in repr(model)
+
+
+def test_a_loaded_model_is_a_graph_with_a_session(path: Path) -> None:
+    with load_model(path) as model:
+        np.testing.assert_array_equal(model.session.run("y:0", feeds={"x:0": X}), Y)
+        assert isinstance(model.graph, hr.Graph)
+    with pytest.raises(FailedPreconditionError, match="closed"):
+        model.signatures["serving_default"](**{"in": X})
+
+
+def test_A09_only_what_the_signatures_need_is_exported(path: Path) -> None:
+    meta = read_saved_model(path)
+    operations = {node.op for node in meta.graph_def.node}
+    assert "AssignAddVariableOp" not in operations
+    assert sorted(TensorBundle(path / "variables" / "variables")) == ["layer/b", "layer/w"]
+    assert {node.device for node in meta.graph_def.node} == {""}
+
+
+def test_the_exported_graph_can_save_again(path: Path, tmp_path: Path) -> None:
+    """The path that TensorFlow takes: feed the file name, run the save operation."""
+    saver = read_saved_model(path).saver_def
+    with load_model(path) as model:
+        model.session.run(saver.save_tensor_name, feeds={saver.filename_tensor_name: str(tmp_path / "again").encode()})
+    again = TensorBundle(tmp_path / "again").read_all()
+    assert {name: value.tolist() for name, value in again.items()} == {"layer/w": [3, 4], "layer/b": 1}
+
+
+def test_load_change_save_again(path: Path, tmp_path: Path) -> None:
+    with load_model(path) as model:
+        model.session.write_variables({"layer/w": np.zeros(2, np.float32)})
+        signature = hr.Signature(inputs={"in": model.graph.tensor("x:0")}, outputs={"out": model.graph.tensor("y:0")})
+        second = save_model(tmp_path / "scale" / "2", model.session, {"serving_default": signature})
+    first_nodes = len(read_saved_model(path).graph_def.node)
+    assert len(read_saved_model(second).graph_def.node) == first_nodes
+    with load_model(second) as model:
+        np.testing.assert_array_equal(model.signatures["serving_default"](**{"in": X})["out"], np.ones((2, 2)))
+
+
+def test_two_models_in_one_process_do_not_share_variables(path: Path, tmp_path: Path) -> None:
+    other = Scale().save(tmp_path / "other", train=5)
+    with load_model(path) as a, load_model(other) as b:
+        ones = np.ones((1, 2), np.float32)
+        assert a.signatures["serving_default"](**{"in": ones})["out"].tolist() == [[4, 5]]
+        assert b.signatures["serving_default"](**{"in": ones})["out"].tolist() == [[8, 9]]
+
+
+def test_variables_of_the_process_are_exported_with_their_value(tmp_path: Path) -> None:
+    w = hr.Variable(np.array([5.0], np.float32), name="saved/w")
+    graph = hr.Graph()
+    with graph.as_default():
+        x = hr.placeholder(hr.float32, [1], name="x")
+        y = x * w
+    with hr.Session(graph) as session:
+        save_model(tmp_path / "m", session, {"f": hr.Signature(inputs={"x": x}, outputs={"y": y})})
+    w.assign(np.array([0.0], np.float32))
+    with load_model(tmp_path / "m") as model:
+        assert model.signatures["f"](x=[2.0])["y"].tolist() == [10]
+    assert w.numpy().tolist() == [0]
+
+
+def test_a_model_without_variables(tmp_path: Path) -> None:
+    graph = hr.Graph()
+    with graph.as_default():
+        x = hr.placeholder(hr.int32, [], name="x")
+        signature = hr.Signature(inputs={"x": x}, outputs={"y": hr.add(x, 1)})
+    with hr.Session(graph) as session:
+        save_model(tmp_path / "m", session, {"f": signature})
+    assert [entry.name for entry in (tmp_path / "m").iterdir()] == ["saved_model.pb"]
+    with load_model(tmp_path / "m") as model:
+        assert model.signatures["f"](x=2)["y"] == 3
+        assert model.signatures["f"].inputs["x"].shape == hr.Shape([])
+
+
+def test_several_signatures_share_variables(tmp_path: Path) -> None:
+    model = Scale()
+    with hr.Session(model.graph) as session:
+        weights = hr.Signature(inputs={}, outputs={"w": model.w.value, "b": model.b.value})
+        save_model(tmp_path / "m", session, {"serving_default": model.signature, "weights": weights})
+    with load_model(tmp_path / "m") as loaded:
+        assert sorted(loaded.signatures) == ["serving_default", "weights"]
+        assert loaded.signatures["weights"]()["w"].tolist() == [2, 3]
+
+
+def test_wrong_inputs(path: Path) -> None:
+    with load_model(path) as model:
+        signature = model.signatures["serving_default"]
+        with pytest.raises(
+            FeedError, match=r"inputs of signature 'serving_default'[^$]*in: float32\[\?, 2\]\n *got: *x$"
+        ):
+            signature(x=X)
+        with pytest.raises(FeedError, match=r"got: *none"):
+            signature()
+        with pytest.raises(FeedError, match="x"):
+            signature(**{"in": np.ones((2, 3), np.float32)})
+        np.testing.assert_array_equal(signature(**{"in": X})["out"], Y)
+
+
+def test_threads_call_one_model(path: Path) -> None:
+    results = []
+    with load_model(path) as model:
+
+        def call(value: float) -> None:
+            for _ in range(50):
+                out = model.signatures["serving_default"](**{"in": np.full((1, 2), value, np.float32)})["out"]
+                results.append(out.tolist() == [[3 * value + 1, 4 * value + 1]])
+
+        threads = [threading.Thread(target=call, args=(float(value),)) for value in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(results) == 200
+    assert all(results)
+
+
+def test_what_cannot_be_exported(tmp_path: Path) -> None:
+    model, other = Scale(), Scale()
+    with hr.Session(model.graph) as session:
+        with pytest.raises(InvalidArgumentError, match="at least one signature"):
+            save_model(tmp_path / "m", session, {})
+        with pytest.raises(InvalidArgumentError, match="signature 'f' has no output"):
+            save_model(tmp_path / "m", session, {"f": hr.Signature(inputs={"x": model.x}, outputs={})})
+        with pytest.raises(GraphError, match="'in' of signature 'f' is not in the session's graph"):
+            save_model(tmp_path / "m", session, {"f": hr.Signature(inputs={"in": other.x}, outputs={"y": model.y})})
+        assert list(tmp_path.iterdir()) == []
+        model.save(tmp_path / "m")
+        with pytest.raises(AlreadyExistsError, match=r"of this name already[^$]*next version"):
+            save_model(tmp_path / "m", session, {"f": model.signature})
+
+
+def test_models_that_are_not_there(path: Path, tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match=r"no saved model here[^$]*saved_model\.pb"):
+        load_model(tmp_path)
+    with pytest.raises(NotFoundError, match=r"no graph of these tags[^$]*one of: serve\n *got: *serve,gpu"):
+        load_model(path, tags=("serve", "gpu"))
+
+
+def test_K09_damaged_variables_are_refused(path: Path) -> None:
+    data = path / "variables" / "variables.data-00000-of-00001"
+    good = data.read_bytes()
+    for index in range(len(good)):
+        data.write_bytes(good[:index] + bytes([good[index] ^ 1]) + good[index + 1 :])
+        with pytest.raises(DataLossError, match="is damaged"):
+            load_model(path)
+    data.unlink()
+    with pytest.raises(NotFoundError, match=r"shard 0 of 1 of the checkpoint is missing"):
+        load_model(path)
+
+
+def test_damaged_descriptions_are_refused(path: Path) -> None:
+    file = path / "saved_model.pb"
+    file.write_bytes(b"\xff" + file.read_bytes())
+    with pytest.raises(DataLossError, match="the saved model is damaged"):
+        load_model(path)
+    file.write_bytes(SavedModel(saved_model_schema_version=7).SerializeToString())
+    with pytest.raises(DataLossError, match=r"not a saved model[^$]*schema version 7, 0 graphs"):
+        load_model(path)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 3), st.binary(max_size=3)), min_size=1, max_size=3
+    )
+)
+def test_fuzzed_descriptions_give_a_typed_error_or_a_model(
+    tmp_path_factory: pytest.TempPathFactory, edits: list[tuple[float, int, bytes]]
+) -> None:
+    folder = tmp_path_factory.getbasetemp() / "fuzzed-model"
+    if not folder.exists():
+        Scale().save(folder)
+    file = folder / "saved_model.pb"
+    good = file.read_bytes()
+    fuzzed = bytearray(good)
+    for where, length, replacement in edits:
+        at = int(where * len(fuzzed))
+        fuzzed[at : at + length] = replacement
+    file.write_bytes(fuzzed)
+    tracemalloc.start()
+    try:
+        model: LoadedModel | None = load_model(folder)
+    except HeadraceError:
+        model = None
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        file.write_bytes(good)
+    if model is not None:
+        model.close()
+    assert peak < 200 * len(fuzzed) + 5_000_000
