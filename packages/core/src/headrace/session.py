@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import metadata
@@ -18,6 +19,7 @@ from headrace.errors import (
 )
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
+from headrace.kernels.philox import PhiloxState, PhiloxStream
 from headrace.runtime.executor import Cancellation
 from headrace.runtime.feeds import check_feed_names, feed_tensor
 from headrace.runtime.fetches import Fetches, flatten_fetches
@@ -209,6 +211,30 @@ class Session:
             buffers[name].check(value)
         for name, value in values.items():
             buffers[name].assign(value)
+
+    def read_streams(self) -> dict[str, tuple[int, int]]:
+        """Where the streams of the random operations that have run stand, as operation name -> (key, counter).
+
+        Together with the variables this is all the state that a session of plain steps has.
+        """
+        self._check_open()
+        streams = self.resources.objects(PhiloxStream)
+        return {key[1]: (stream.state.key, stream.state.counter) for key, stream in sorted(streams.items())}
+
+    def write_streams(self, streams: Mapping[str, Sequence[int]]) -> None:
+        """Let the streams of random operations go on from where they stood; see `read_streams`.
+
+        Args:
+          streams: for each operation the key and the counter.
+        Raises:
+          NotFoundError: the graph has no operation of a name.
+        """
+        self._check_open()
+        operations = {name: self.graph.operation(name) for name in streams}
+        for name, (key, counter) in streams.items():
+            state, seeds = PhiloxState(key, counter), tuple(operations[name].attr(seed) for seed in ("seed", "seed2"))
+            create = functools.partial(PhiloxStream, state)
+            self.resources.lookup_or_create((PhiloxStream, name, seeds), create).restart(state)
 
     def close(self) -> None:
         """Release every plan and every value. Steps that are running end normally; new ones are refused."""

@@ -24,12 +24,12 @@ from headrace.graph.apply import TensorLike, apply_op, as_array, convert_to_tens
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 from headrace.graph.operators import Operators
-from headrace.graph.scopes import current_graph, has_graph, name_scope, without_control_dependencies
+from headrace.graph.scopes import colocate_with, current_graph, has_graph, name_scope, without_control_dependencies
 from headrace.runtime.resources import PROCESS_CONTAINER, VariableBuffer, process_resources
 from headrace.session import Session
 from headrace.types import Array, DType, DTypeLike, Shape, ShapeLike, TensorSpec, as_dtype, as_shape
 
-__all__ = ["Variable"]
+__all__ = ["Variable", "VariableRows"]
 
 _process_names: dict[str, itertools.count[int]] = {}
 
@@ -42,10 +42,11 @@ class Variable(Operators):
 
     Args:
       initial_value: a tensor, array or Python value; or a function of no arguments that returns one.
-      name: its name, made unique.
+      name: its name, made unique; a name that ends in `/` is taken as absolute, without the surrounding scopes.
       dtype: the element type; by default that of the initial value.
       shape: the static shape every value must satisfy; by default that of the initial value.
       trainable: whether optimisers update it.
+      beside: another variable: the new one lives where that one lives (its graph, or the process) and on its device.
     Raises:
       InvalidArgumentError: outside a graph the initial value is symbolic.
 
@@ -67,6 +68,7 @@ class Variable(Operators):
         dtype: DTypeLike | None = None,
         shape: ShapeLike | None = None,
         trainable: bool = True,
+        beside: Variable | None = None,
     ) -> None:
         self.trainable = trainable
         self.initializer: Operation | None = None
@@ -74,15 +76,20 @@ class Variable(Operators):
         self._read: Tensor | None = None
         self._storage: VariableBuffer | None = None
         wanted = None if dtype is None else as_dtype(dtype)
-        if has_graph() and not getattr(current_graph(), "is_function", False):
+        if beside is not None and beside._storage is None:
+            with colocate_with(beside.handle):
+                self._create_in_graph(initial_value, name or "Variable", wanted, shape)
+        elif beside is None and has_graph() and not getattr(current_graph(), "is_function", False):
             self._create_in_graph(initial_value, name or "Variable", wanted, shape)
         else:
-            self._create_in_process(initial_value, name or "Variable", wanted, shape)
+            self._create_in_process(initial_value, (name or "Variable").rstrip("/"), wanted, shape)
 
     def _create_in_graph(
         self, initial_value: Any, name: str, dtype: DType | None, shape: ShapeLike | None
     ) -> None:
         graph = current_graph()
+        if name.endswith("/"):
+            name = graph.unique_name(name[:-1]) + "/"  # a scope of that name is entered again, a variable is not
         with without_control_dependencies(), name_scope(name) as scope:
             given = initial_value() if callable(initial_value) else initial_value
             with name_scope("initial_value"):
@@ -198,6 +205,14 @@ class Variable(Operators):
         result: Operation = operation
         return result
 
+    def rows(self, indices: TensorLike) -> VariableRows:
+        """Some rows of the variable, to read and change as if they were a variable.
+
+        Args:
+          indices: int32 or int64 `[n]`, which rows.
+        """
+        return VariableRows(self, convert_to_tensor(indices))
+
     def numpy(self) -> Array:
         """A copy of the value of a variable that lives in the process.
 
@@ -221,6 +236,70 @@ class Variable(Operators):
 
     def __eq__(self, other: object) -> bool:
         return self is other
+
+
+class VariableRows(Operators):
+    """Rows of a variable, read and changed like a variable of their own; all others stay as they are, bit for bit.
+
+    Args:
+      variable: whose rows, `[rows, ...]`.
+      indices: int32 or int64 `[n]`, which ones; where one repeats, `assign` keeps its last value.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default() as graph:
+      ...     table = hr.Variable([[1.0], [2.0], [3.0]])
+      ...     change = table.rows([0, 2]).assign_add([[10.0], [20.0]])
+      >>> with hr.Session(graph) as session:
+      ...     _ = session.run(change)
+      ...     print(session.run(table).tolist())
+      [[11.0], [2.0], [23.0]]
+    """
+
+    __slots__ = ("indices", "variable")
+
+    def __init__(self, variable: Variable, indices: Tensor) -> None:
+        self.variable = variable
+        self.indices = indices
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return self.variable.dtype
+
+    @property
+    def shape(self) -> Shape:
+        """The static shape, `[n, ...]`."""
+        whole, picked = self.variable.shape.dims, self.indices.shape.dims
+        return Shape() if whole is None or picked is None else Shape((*picked, *whole[1:]))
+
+    def read(self) -> Tensor:
+        """A tensor of the rows at the moment when this very operation runs."""
+        rows: Tensor = apply_op("ResourceGather", self.variable.handle, self.indices, dtype=self.dtype, name="read")
+        return rows
+
+    def __headrace_tensor__(self) -> Tensor:
+        return self.read()
+
+    def assign(self, value: TensorLike) -> Operation:
+        """Replace the rows."""
+        return self._change("ResourceScatterUpdate", value)
+
+    def assign_add(self, value: TensorLike) -> Operation:
+        """Add to the rows."""
+        return self._change("ResourceScatterAdd", value)
+
+    def assign_sub(self, value: TensorLike) -> Operation:
+        """Subtract from the rows."""
+        return self._change("ResourceScatterSub", value)
+
+    def _change(self, op_type: str, value: TensorLike) -> Operation:
+        updates = convert_to_tensor(value, self.dtype)
+        operation: Operation = apply_op(op_type, self.variable.handle, self.indices, updates, dtype=self.dtype)
+        return operation
+
+    def __repr__(self) -> str:
+        return f"<hr.VariableRows of '{self.variable.name}'>"
 
 
 def _evaluate(initial_value: Any, dtype: DType | None) -> Array:

@@ -59,7 +59,6 @@ class PhiloxState:
         Args:
           seed: int64, usually the graph's seed; becomes the key.
           seed2: int64, usually the operation's seed; becomes the upper half of the counter.
-
         Returns:
           The state. Negative seeds stand for their two's complement. The pair (0, 0) is a seed like any other here;
           that it asks for an unpredictable one is decided by who calls.
@@ -75,7 +74,6 @@ class PhiloxState:
         Args:
           seed: two int32 or int64 values. They are mixed by one Philox block under a fixed key, so that weak seeds
             (0, 1, 2, ...) give unrelated streams whichever of the two carries them.
-
         Returns:
           The state; its counter's lower half is 0.
 
@@ -106,6 +104,16 @@ class PhiloxStream:
         self._state = state
         self._lock = threading.Lock()
 
+    @property
+    def state(self) -> PhiloxState:
+        """Where the next numbers come from."""
+        return self._state
+
+    def restart(self, state: PhiloxState) -> None:
+        """Go on from `state`."""
+        with self._lock:
+            self._state = state
+
     def reserve(self, blocks: int) -> PhiloxState:
         """Return the present state and move the stream on by `blocks` blocks, as one atomic action."""
         with self._lock:
@@ -120,7 +128,6 @@ def philox_words(state: PhiloxState, blocks: int) -> NDArray[np.uint32]:
     Args:
       state: where to start.
       blocks: how many blocks of four words.
-
     Returns:
       uint32 `[blocks, 4]`.
 
@@ -143,7 +150,6 @@ def philox_planes(state: PhiloxState, offsets: NDArray[np.uint64]) -> tuple[NDAr
     Args:
       state: where distance 0 is.
       offsets: uint64 `[n]`, in blocks, any order.
-
     Returns:
       even: uint64 `[2, n]`; words 0 and 2 of each block, each below 2**32.
       odd: uint64 `[2, n]`; words 1 and 3 of each block, each below 2**32.
@@ -177,7 +183,6 @@ def state_chunks(
       count: pieces of work, each of which takes `stride` blocks of the stream.
       chunk: the largest number of them to do at a time.
       stride: blocks.
-
     Yields:
       The state at which the next chunk starts, its first piece of work, and its number of them.
     """

@@ -146,6 +146,11 @@ class ResourceManager:
                 self._objects[key] = create()
             return self._objects[key]
 
+    def objects(self, kind: type) -> dict[Any, Any]:
+        """The objects whose key is a tuple that starts with `kind`."""
+        with self._lock:
+            return {key: item for key, item in self._objects.items() if isinstance(key, tuple) and key[0] is kind}
+
     def variables(self) -> Iterator[VariableBuffer]:
         """The variables of this container, by name."""
         with self._lock:
