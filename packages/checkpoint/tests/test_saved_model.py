@@ -43,7 +43,7 @@ class Scale:
 
     @property
     def signature(self) -> hr.Signature:
-        return hr.Signature(inputs={"in": self.x}, outputs={"out": self.y})
+        return hr.Signature(inputs={"x": self.x}, outputs={"out": self.y})
 
     def save(self, path: Path, train: int = 0) -> Path:
         with hr.Session(self.graph) as session:
@@ -64,13 +64,13 @@ Y = np.array([[4.0, 41.0], [1.0, -3.0]], np.float32)
 def test_round_trip(path: Path) -> None:
     with load_model(path) as model:
         signature = model.signatures["serving_default"]
-        result = signature(**{"in": X})
+        result = signature(x=X)
         assert result.keys() == {"out"}
         assert result["out"].dtype == np.float32
         np.testing.assert_array_equal(result["out"], Y)
-        assert (str(signature.inputs["in"]), str(signature.outputs["out"])) == ("float32[?, 2]", "float32[?, 2]")
-        assert signature.inputs["in"].name == "x:0"
-        assert repr(signature) == "<signature 'serving_default' (in: float32[?, 2]) -> (out: float32[?, 2])>"
+        assert (str(signature.inputs["x"]), str(signature.outputs["out"])) == ("float32[?, 2]", "float32[?, 2]")
+        assert signature.inputs["x"].name == "x:0"
+        assert repr(signature) == "<signature 'serving_default' (x: float32[?, 2]) -> (out: float32[?, 2])>"
         assert "serving_default" in repr(model)
 
 
@@ -79,7 +79,7 @@ def test_a_loaded_model_is_a_graph_with_a_session(path: Path) -> None:
         np.testing.assert_array_equal(model.session.run("y:0", feeds={"x:0": X}), Y)
         assert isinstance(model.graph, hr.Graph)
     with pytest.raises(FailedPreconditionError, match="closed"):
-        model.signatures["serving_default"](**{"in": X})
+        model.signatures["serving_default"](x=X)
 
 
 def test_A09_only_what_the_signatures_need_is_exported(path: Path) -> None:
@@ -102,20 +102,20 @@ def test_the_exported_graph_can_save_again(path: Path, tmp_path: Path) -> None:
 def test_load_change_save_again(path: Path, tmp_path: Path) -> None:
     with load_model(path) as model:
         model.session.write_variables({"layer/w": np.zeros(2, np.float32)})
-        signature = hr.Signature(inputs={"in": model.graph.tensor("x:0")}, outputs={"out": model.graph.tensor("y:0")})
+        signature = hr.Signature(inputs={"x": model.graph.tensor("x:0")}, outputs={"out": model.graph.tensor("y:0")})
         second = save_model(tmp_path / "scale" / "2", model.session, {"serving_default": signature})
     first_nodes = len(read_saved_model(path).graph_def.node)
     assert len(read_saved_model(second).graph_def.node) == first_nodes
     with load_model(second) as model:
-        np.testing.assert_array_equal(model.signatures["serving_default"](**{"in": X})["out"], np.ones((2, 2)))
+        np.testing.assert_array_equal(model.signatures["serving_default"](x=X)["out"], np.ones((2, 2)))
 
 
 def test_two_models_in_one_process_do_not_share_variables(path: Path, tmp_path: Path) -> None:
     other = Scale().save(tmp_path / "other", train=5)
     with load_model(path) as a, load_model(other) as b:
         ones = np.ones((1, 2), np.float32)
-        assert a.signatures["serving_default"](**{"in": ones})["out"].tolist() == [[4, 5]]
-        assert b.signatures["serving_default"](**{"in": ones})["out"].tolist() == [[8, 9]]
+        assert a.signatures["serving_default"](x=ones)["out"].tolist() == [[4, 5]]
+        assert b.signatures["serving_default"](x=ones)["out"].tolist() == [[8, 9]]
 
 
 def test_variables_of_the_process_are_exported_with_their_value(tmp_path: Path) -> None:
@@ -159,14 +159,14 @@ def test_wrong_inputs(path: Path) -> None:
     with load_model(path) as model:
         signature = model.signatures["serving_default"]
         with pytest.raises(
-            FeedError, match=r"inputs of signature 'serving_default'[^$]*in: float32\[\?, 2\]\n *got: *x$"
+            FeedError, match=r"inputs of signature 'serving_default'[^$]*x: float32\[\?, 2\]\n *got: *v$"
         ):
-            signature(x=X)
+            signature(v=X)
         with pytest.raises(FeedError, match=r"got: *none"):
             signature()
         with pytest.raises(FeedError, match="x"):
-            signature(**{"in": np.ones((2, 3), np.float32)})
-        np.testing.assert_array_equal(signature(**{"in": X})["out"], Y)
+            signature(x=np.ones((2, 3), np.float32))
+        np.testing.assert_array_equal(signature(x=X)["out"], Y)
 
 
 def test_threads_call_one_model(path: Path) -> None:
@@ -175,7 +175,7 @@ def test_threads_call_one_model(path: Path) -> None:
 
         def call(value: float) -> None:
             for _ in range(50):
-                out = model.signatures["serving_default"](**{"in": np.full((1, 2), value, np.float32)})["out"]
+                out = model.signatures["serving_default"](x=np.full((1, 2), value, np.float32))["out"]
                 results.append(out.tolist() == [[3 * value + 1, 4 * value + 1]])
 
         threads = [threading.Thread(target=call, args=(float(value),)) for value in range(4)]
@@ -194,8 +194,11 @@ def test_what_cannot_be_exported(tmp_path: Path) -> None:
             save_model(tmp_path / "m", session, {})
         with pytest.raises(InvalidArgumentError, match="signature 'f' has no output"):
             save_model(tmp_path / "m", session, {"f": hr.Signature(inputs={"x": model.x}, outputs={})})
-        with pytest.raises(GraphError, match="'in' of signature 'f' is not in the session's graph"):
-            save_model(tmp_path / "m", session, {"f": hr.Signature(inputs={"in": other.x}, outputs={"y": model.y})})
+        with pytest.raises(GraphError, match="'x' of signature 'f' is not in the session's graph"):
+            save_model(tmp_path / "m", session, {"f": hr.Signature(inputs={"x": other.x}, outputs={"y": model.y})})
+        for alias in ("in", "a-b", ""):
+            with pytest.raises(InvalidArgumentError, match="a name that callers cannot use"):
+                save_model(tmp_path / "m", session, {"f": hr.Signature({alias: model.x}, {"y": model.y})})
         assert list(tmp_path.iterdir()) == []
         model.save(tmp_path / "m")
         with pytest.raises(AlreadyExistsError, match=r"of this name already[^$]*next version"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 import os
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -18,12 +19,14 @@ from headrace_checkpoint.tensor_bundle import TensorBundle
 
 __all__ = ["inspect_path"]
 
+_MEMBER = re.compile(r"\.index\Z|\.data-\d{5}-of-\d{5}\Z")
+
 
 def inspect_path(path: str | os.PathLike[str]) -> list[str] | None:
     """Describe a checkpoint directory, a saved step, a safetensors file, a TensorFlow checkpoint or a saved model.
 
     Args:
-      path: a file, folder, or the prefix of a TensorFlow checkpoint.
+      path: a file, folder, or the prefix or any file of a TensorFlow checkpoint.
     Returns:
       Lines of text, or None if it is none of these.
     Raises:
@@ -38,7 +41,7 @@ def inspect_path(path: str | os.PathLike[str]) -> list[str] | None:
         return _directory(place)
     if place.is_file() and place.suffix == ".safetensors":
         return _safetensors(place)
-    prefix = os.fspath(path).removesuffix(".index")
+    prefix = _MEMBER.sub("", os.fspath(path))
     return _bundle(prefix) if os.path.isfile(f"{prefix}.index") else None
 
 

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import keyword
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -68,7 +69,7 @@ def save_model(
       The folder.
     Raises:
       AlreadyExistsError: the folder is there already.
-      InvalidArgumentError: there is no signature, or one has no output.
+      InvalidArgumentError: there is no signature, or one has no output, or an input whose name is no Python name.
       GraphError: a signature's tensor is not in the session's graph.
       OSError: the disk refused.
 
@@ -128,6 +129,13 @@ def _check_signatures(graph: hr.Graph, signatures: Mapping[str, hr.Signature]) -
             raise InvalidArgumentError(
                 f"signature {name!r} has no output", hint="hr.Signature(inputs=..., outputs=...)"
             )
+        for alias in signature.inputs:
+            if not alias.isidentifier() or keyword.iskeyword(alias):
+                raise InvalidArgumentError(
+                    f"an input of signature {name!r} has a name that callers cannot use",
+                    expected="a name that a Python function's parameter may have",
+                    got=repr(alias),
+                )
         for alias, tensor in (*signature.inputs.items(), *signature.outputs.items()):
             if tensor.graph is not graph:
                 raise GraphError(

@@ -1,0 +1,89 @@
+"""What `headrace inspect` shows."""
+
+from __future__ import annotations
+
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import headrace as hr
+from headrace.errors import DataLossError
+from headrace_checkpoint.inspection import inspect_path
+from headrace_checkpoint.safetensors import save_safetensors
+from headrace_checkpoint.saved_model import save_model
+from headrace_checkpoint.store import write_step
+from headrace_checkpoint.tensor_bundle import ArraySlice, save_bundle
+
+ARRAYS = {"layer/w": np.ones((784, 10), np.float32), "s": np.array([b"a"], object)}
+
+
+def test_a_directory_and_a_step(tmp_path: Path) -> None:
+    write_step(tmp_path, 1, ARRAYS, time=0.0)
+    path = write_step(tmp_path, 20, ARRAYS, time=1e9, metrics={"loss": 0.25}, objects={"epoch": 3})
+    lines = inspect_path(tmp_path)
+    assert lines is not None
+    assert lines[0] == f"checkpoint directory {tmp_path}"
+    assert lines[1].startswith("  step-00000001  1970-01-01 00:00:00 UTC  2 tensors  ")
+    assert lines[2].endswith("loss=0.25")
+    lines = inspect_path(path)
+    assert lines is not None
+    assert lines[0] == f"checkpoint {path}: step 20, saved 2001-09-09 01:46:40 UTC"
+    assert lines[1:3] == ["  metric loss = 0.25", "  object epoch = 3"]
+    assert lines[3].startswith("  layer/w  float32[784, 10]  7,840  ")
+    assert lines[4].startswith("  s        string[1]             1  ")
+
+
+def test_a_safetensors_file(tmp_path: Path) -> None:
+    save_safetensors(tmp_path / "f.safetensors", {"w": np.ones(2)}, {"note": "hello"})
+    lines = inspect_path(tmp_path / "f.safetensors")
+    assert lines is not None
+    assert ": 1 tensors, " in lines[0]
+    assert lines[1] == "  metadata note = hello"
+    assert lines[2].startswith("  w  float64[2]  2  ")
+
+
+@pytest.mark.parametrize("ending", ["", ".index", ".data-00000-of-00001"])
+def test_a_tensorflow_checkpoint_by_prefix_or_file(tmp_path: Path, ending: str) -> None:
+    save_bundle(tmp_path / "m", {"w": np.ones(2)}, {"t": [ArraySlice((2,), (0,), np.ones(2))]})
+    lines = inspect_path(str(tmp_path / "m") + ending)
+    assert lines is not None
+    assert lines[0] == f"TensorFlow checkpoint {tmp_path / 'm'}: 2 tensors, 1 shards"
+    assert lines[1] == "  t  float64[2]  2  1 slices"
+
+
+def test_a_saved_model(tmp_path: Path) -> None:
+    graph = hr.Graph()
+    with graph.as_default():
+        x = hr.placeholder(hr.float32, [None, 2], name="x")
+        y = hr.multiply(x, hr.Variable(np.ones(2, np.float32), name="w"), name="y")
+    with hr.Session(graph) as session:
+        save_model(tmp_path / "m", session, {"serving_default": hr.Signature({"x": x}, {"y": y})})
+    lines = inspect_path(tmp_path / "m")
+    assert lines is not None
+    assert lines[0].startswith(f"saved model {tmp_path / 'm'}: ")
+    assert lines[1:4] == [
+        "  signature serving_default",
+        "    in  x: float32[?, 2] (x:0)",
+        "    out y: float32[?, 2] (y:0)",
+    ]
+    assert "1 tensors, 1 shards" in lines[4]
+
+
+def test_other_things_are_left_to_others(tmp_path: Path) -> None:
+    (tmp_path / "graph.pb").write_bytes(b"")
+    assert inspect_path(tmp_path) is None
+    assert inspect_path(tmp_path / "graph.pb") is None
+    assert inspect_path(tmp_path / "absent") is None
+
+
+def test_damage_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "f.safetensors").write_bytes(b"x")
+    with pytest.raises(DataLossError, match="not a valid safetensors file"):
+        inspect_path(tmp_path / "f.safetensors")
+
+
+def test_the_command_line_finds_it() -> None:
+    (entry,) = metadata.entry_points(group="headrace.inspectors", name="checkpoint")
+    assert entry.load() is inspect_path
