@@ -18,7 +18,7 @@ from headrace.graph.function_graph import FunctionGraph
 from headrace.graph.operation import Operation, Tensor
 from headrace.graph.printer import format_graph
 from headrace.runtime.fetches import Fetches, flatten_fetches
-from headrace.runtime.resources import process_resources
+from headrace.runtime.resources import ResourceManager, process_resources
 from headrace.runtime.step_definition import StepDefinition
 from headrace.types import Array, Shape, TensorSpec, as_dtype
 
@@ -83,6 +83,7 @@ class Function:
         self._function = python_function
         self._signature = inspect.signature(python_function)
         self._traces: list[_Trace] = []
+        self._resources = ResourceManager(parent=process_resources())  # random streams; variables are the process's
         self._lock = threading.RLock()
         functools.update_wrapper(self, python_function)
 
@@ -177,7 +178,7 @@ class Function:
             result = self._call_with(values)
             fetches = flatten_fetches(graph, _tensors_of(result))
         targets: tuple[Operation, ...] = tuple(dict.fromkeys((*fetches.targets, *graph.effects)))
-        definition = StepDefinition(graph, fetches.tensors, targets, arguments, process_resources(), current_config())
+        definition = StepDefinition(graph, fetches.tensors, targets, arguments, self._resources, current_config())
         return _Trace(static, tuple(specs), definition, fetches, graph, reason)
 
     def _call_with(self, values: Mapping[str, Any]) -> Any:
