@@ -50,7 +50,6 @@ def box_muller(
       radius_uniform: float64 `[...]` in [0, 1); values below 1e-7 count as 1e-7, which bounds the result by 5.68.
       angle_uniform: float64 `[...]` in [0, 1), in turns.
       dtype: float32 or float64: the precision in which radius, angle and product are rounded.
-
     Returns:
       Two arrays `[...]` of `dtype`: radius * sin(angle) and radius * cos(angle).
     """
@@ -66,7 +65,6 @@ def log_unit(value: NDArray[np.float64]) -> NDArray[np.float64]:
 
     Args:
       value: float64 `[...]`, normal and positive.
-
     Returns:
       float64 `[...]`.
     """
@@ -101,7 +99,6 @@ def sincos_turn(angle: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArra
 
     Args:
       angle: float64 `[...]` in [0, 2 pi], radians.
-
     Returns:
       sine and cosine, float64 `[...]`.
     """

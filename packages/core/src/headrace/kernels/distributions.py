@@ -55,7 +55,6 @@ def uniform(state: PhiloxState, shape: tuple[int, ...], dtype: DTypeLike, out: O
       shape: of the result.
       dtype: float16, bfloat16, float32 (10, 7, 23 random bits; one word an element) or float64 (52; two words).
       out: see `Out`.
-
     Returns:
       Array of `shape` and `dtype`.
 
@@ -97,7 +96,6 @@ def uniform_int(
       high: exclusive, above `low`, representable in `dtype`.
       dtype: int32 (one word an element) or int64 (two words, the low one first).
       out: see `Out`.
-
     Returns:
       Array of `shape` and `dtype`.
     """
@@ -117,7 +115,6 @@ def uniform_full_int(state: PhiloxState, shape: tuple[int, ...], dtype: DTypeLik
       shape: of the result.
       dtype: int32, uint32 (one word an element), int64 or uint64 (two words, the low one first).
       out: see `Out`.
-
     Returns:
       Array of `shape` and `dtype`.
     """
@@ -147,7 +144,6 @@ def normal(state: PhiloxState, shape: tuple[int, ...], dtype: DTypeLike, out: Ou
       dtype: float16, bfloat16 (both rounded from the float32 result), float32 (four elements a block; |value| <= 5.68)
         or float64 (two elements a block).
       out: see `Out`.
-
     Returns:
       Array of `shape` and `dtype`.
 
@@ -175,7 +171,6 @@ def truncated_normal(state: PhiloxState, shape: tuple[int, ...], dtype: DTypeLik
       shape: of the result.
       dtype: float16, bfloat16 (accepted in float32, then rounded, so 2.0 can occur), float32 or float64.
       out: see `Out`.
-
     Returns:
       Array of `shape` and `dtype`.
     """
@@ -195,7 +190,6 @@ def permutation(state: PhiloxState, size: int) -> NDArray[np.int64]:
     Args:
       state: where in the stream to start; (`size` + 2) // 4 blocks are used.
       size: number of things, at most 2**32.
-
     Returns:
       int64 `[size]`: result element i is the old place of the thing that comes to place i.
     """
@@ -218,7 +212,6 @@ def categorical(state: PhiloxState, logits: NDArray[Any], samples: int, dtype: D
       logits: floating `[batch, classes]`; a class whose logit is not finite is never drawn.
       samples: number of draws per row.
       dtype: int32 or int64.
-
     Returns:
       Array `[batch, samples]` of `dtype`, values in [0, classes); `classes` itself where a row has no finite logit.
     """

@@ -31,6 +31,8 @@ from headrace.ops.stateless_random import (
     check_input,
     drawn_shape,
     floating_type,
+    is_standard,
+    is_unit_interval,
     scaled,
     sizes,
     stateless_categorical,
@@ -147,7 +149,6 @@ def operation_seeds(seed: int | None, graph: Graph | None = None) -> tuple[int, 
     Args:
       seed: the operation's seed, any integer, or None.
       graph: the graph of the operation, or None for the one being built.
-
     Returns:
       The attributes `seed` and `seed2`, each in [0, 2**31 - 1]; (0, 0), which asks for fresh numbers in each session,
       only where neither seed is given.
@@ -193,10 +194,8 @@ def uniform(
       dtype: float16, bfloat16, float32 or float64; `randint` draws integers.
       seed: the operation's seed (see the head of this module).
       name: the operation's name.
-
     Returns:
       Tensor of `shape` and `dtype`, new numbers at each execution.
-
     Raises:
       DTypeError: `dtype` is not a floating type.
       ShapeError: a negative size.
@@ -208,8 +207,8 @@ def uniform(
       >>> x.shape
       Shape([2, 3])
     """
-    unit = _draw("RandomUniform", shape, dtype, "uniform", seed, name)
-    return between(unit, minval, maxval)
+    own_name = name if is_unit_interval(minval, maxval) else None
+    return between(_draw("RandomUniform", shape, dtype, "uniform", seed, own_name), minval, maxval, name)
 
 
 def normal(
@@ -230,10 +229,8 @@ def normal(
       dtype: float16, bfloat16, float32 or float64.
       seed: the operation's seed (see the head of this module).
       name: the operation's name.
-
     Returns:
       Tensor of `shape` and `dtype`, new numbers at each execution.
-
     Raises:
       DTypeError: `dtype` is not a floating type.
       ShapeError: a negative size.
@@ -245,7 +242,8 @@ def normal(
       >>> w.shape
       Shape([784, 10])
     """
-    return scaled(_draw("RandomStandardNormal", shape, dtype, "normal", seed, name), mean, stddev)
+    own_name = name if is_standard(mean, stddev) else None
+    return scaled(_draw("RandomStandardNormal", shape, dtype, "normal", seed, own_name), mean, stddev, name)
 
 
 def truncated_normal(
@@ -266,15 +264,14 @@ def truncated_normal(
       dtype: float16, bfloat16, float32 or float64.
       seed: the operation's seed (see the head of this module).
       name: the operation's name.
-
     Returns:
       Tensor of `shape` and `dtype`, new numbers at each execution.
-
     Raises:
       DTypeError: `dtype` is not a floating type.
       ShapeError: a negative size.
     """
-    return scaled(_draw("TruncatedNormal", shape, dtype, "truncated_normal", seed, name), mean, stddev)
+    own_name = name if is_standard(mean, stddev) else None
+    return scaled(_draw("TruncatedNormal", shape, dtype, "truncated_normal", seed, own_name), mean, stddev, name)
 
 
 def randint(
@@ -295,11 +292,9 @@ def randint(
       dtype: int32 or int64.
       seed: the operation's seed (see the head of this module).
       name: the operation's name.
-
     Returns:
       Tensor of `shape` and `dtype`, new numbers at each execution. Small numbers are more likely than large ones by up
       to (maxval - minval) / 2**32 (int32) or / 2**64 (int64).
-
     Raises:
       AttrError: `dtype` is neither int32 nor int64.
       InvalidArgumentError: minval >= maxval, when it is run.
@@ -307,7 +302,7 @@ def randint(
     wanted = as_dtype(dtype)
     first, second = operation_seeds(seed)
     drawn: Tensor = apply_op(
-        "RandomUniformInt", sizes(shape), minval, maxval, Tout=wanted, seed=first, seed2=second, name=name or "randint"
+        "RandomUniformInt", sizes(shape), minval, maxval, Tout=wanted, seed=first, seed2=second, name=name
     )
     return drawn
 
@@ -319,12 +314,11 @@ def shuffle(value: TensorLike, *, seed: int | None = None, name: str | None = No
       value: any dtype `[n, ...]`, or a scalar, which stays as it is.
       seed: the operation's seed (see the head of this module).
       name: the operation's name.
-
     Returns:
       Tensor of the same dtype and shape. It has no gradient; `hr.gather(value, hr.random.shuffle(hr.range(n)))` has.
     """
     first, second = operation_seeds(seed)
-    shuffled: Tensor = apply_op("RandomShuffle", value, seed=first, seed2=second, name=name or "shuffle")
+    shuffled: Tensor = apply_op("RandomShuffle", value, seed=first, seed2=second, name=name)
     return shuffled
 
 
@@ -344,10 +338,8 @@ def categorical(
       dtype: int32 or int64.
       seed: the operation's seed (see the head of this module).
       name: the operation's name.
-
     Returns:
       Tensor `[batch, num_samples]` of `dtype`, values in [0, classes), new ones at each execution.
-
     Raises:
       ShapeError: the logits are not a matrix.
     """
@@ -359,7 +351,7 @@ def categorical(
         output_dtype=as_dtype(dtype),
         seed=first,
         seed2=second,
-        name=name or "categorical",
+        name=name,
     )
     return drawn
 
@@ -380,14 +372,14 @@ def dropout_mask(
       dtype: the floating type in which the chances are drawn: float16 rounds them to 1/1024, bfloat16 to 1/128.
       seed: the operation's seed (see the head of this module).
       name: the operation's name.
-
     Returns:
       bool Tensor of `shape`, True where an element is kept, new at each execution.
-
     Raises:
       DTypeError: `dtype` is not a floating type.
     """
-    kept: Tensor = apply_op("GreaterEqual", _draw("RandomUniform", shape, dtype, "dropout_mask", seed, name), rate)
+    kept: Tensor = apply_op(
+        "GreaterEqual", _draw("RandomUniform", shape, dtype, "dropout_mask", seed, None), rate, name=name
+    )
     return kept
 
 
@@ -396,5 +388,5 @@ def _draw(
 ) -> Tensor:
     wanted = floating_type(dtype, function)
     first, second = operation_seeds(seed)
-    drawn: Tensor = apply_op(op_type, sizes(shape), dtype=wanted, seed=first, seed2=second, name=name or function)
+    drawn: Tensor = apply_op(op_type, sizes(shape), dtype=wanted, seed=first, seed2=second, name=name)
     return drawn

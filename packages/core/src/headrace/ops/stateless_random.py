@@ -12,6 +12,7 @@ from headrace.graph import attr
 from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
 from headrace.graph.op_def import InferenceContext, register_op
 from headrace.graph.operation import Tensor
+from headrace.ops.math import add, multiply
 from headrace.types import DType, DTypeLike, Shape, as_dtype, float32, int32, int64, uint32, uint64
 
 __all__ = [
@@ -263,14 +264,14 @@ def stateless_uniform(
       maxval: likewise.
       dtype: float16, bfloat16, float32 or float64.
       name: the operation's name.
-
     Returns:
       Tensor of `shape` and `dtype`: equal seeds give equal numbers, on every device, at every execution.
-
     Raises:
       DTypeError: `dtype` is not a floating type.
     """
-    return between(_draw_stateless("StatelessRandomUniform", shape, seed, dtype, "uniform", name), minval, maxval)
+    own_name = name if is_unit_interval(minval, maxval) else None
+    drawn = _draw_stateless("StatelessRandomUniform", shape, seed, dtype, "uniform", own_name)
+    return between(drawn, minval, maxval, name)
 
 
 def stateless_normal(
@@ -291,14 +292,13 @@ def stateless_normal(
       stddev: likewise; the standard deviation.
       dtype: float16, bfloat16, float32 or float64.
       name: the operation's name.
-
     Returns:
       Tensor of `shape` and `dtype`: equal seeds give equal numbers, on every device, at every execution.
-
     Raises:
       DTypeError: `dtype` is not a floating type.
     """
-    return scaled(_draw_stateless("StatelessRandomNormal", shape, seed, dtype, "normal", name), mean, stddev)
+    own_name = name if is_standard(mean, stddev) else None
+    return scaled(_draw_stateless("StatelessRandomNormal", shape, seed, dtype, "normal", own_name), mean, stddev, name)
 
 
 def stateless_truncated_normal(
@@ -319,15 +319,14 @@ def stateless_truncated_normal(
       stddev: likewise; the standard deviation before truncation.
       dtype: float16, bfloat16, float32 or float64.
       name: the operation's name.
-
     Returns:
       Tensor of `shape` and `dtype`: equal seeds give equal numbers, on every device, at every execution.
-
     Raises:
       DTypeError: `dtype` is not a floating type.
     """
-    drawn = _draw_stateless("StatelessTruncatedNormal", shape, seed, dtype, "truncated_normal", name)
-    return scaled(drawn, mean, stddev)
+    own_name = name if is_standard(mean, stddev) else None
+    drawn = _draw_stateless("StatelessTruncatedNormal", shape, seed, dtype, "truncated_normal", own_name)
+    return scaled(drawn, mean, stddev, name)
 
 
 def stateless_randint(
@@ -348,10 +347,8 @@ def stateless_randint(
       maxval: scalar of `dtype`; the upper bound, excluded.
       dtype: int32 or int64.
       name: the operation's name.
-
     Returns:
       Tensor of `shape` and `dtype`: equal seeds give equal numbers, on every device, at every execution.
-
     Raises:
       AttrError: `dtype` is neither int32 nor int64.
       InvalidArgumentError: minval >= maxval, when it is run.
@@ -363,7 +360,7 @@ def stateless_randint(
         minval,
         maxval,
         dtype=as_dtype(dtype),
-        name=name or "randint",
+        name=name,
     )
     return drawn
 
@@ -379,10 +376,8 @@ def stateless_categorical(
       seed: int32 or int64 `[2]`.
       dtype: int32 or int64.
       name: the operation's name.
-
     Returns:
       Tensor `[batch, num_samples]` of `dtype`, values in [0, classes).
-
     Raises:
       ShapeError: the logits are not a matrix.
     """
@@ -392,7 +387,7 @@ def stateless_categorical(
         num_samples,
         seed,
         output_dtype=as_dtype(dtype),
-        name=name or "categorical",
+        name=name,
     )
     return drawn
 
@@ -401,7 +396,7 @@ def _draw_stateless(
     op_type: str, shape: TensorLike, seed: TensorLike, dtype: DTypeLike, function: str, name: str | None
 ) -> Tensor:
     wanted = floating_type(dtype, f"stateless_{function}")
-    drawn: Tensor = apply_op(op_type, sizes(shape), seed, dtype=wanted, name=name or function)
+    drawn: Tensor = apply_op(op_type, sizes(shape), seed, dtype=wanted, name=name)
     return drawn
 
 
@@ -427,19 +422,30 @@ def sizes(shape: TensorLike) -> TensorLike:
     return np.zeros(0, np.int32) if isinstance(shape, (list, tuple)) and not shape else shape
 
 
-def between(unit: Tensor, minval: TensorLike, maxval: TensorLike) -> Tensor:
-    """Stretch numbers in [0, 1) to [minval, maxval)."""
-    if _is_number(minval, 0) and _is_number(maxval, 1):
+def between(unit: Tensor, minval: TensorLike, maxval: TensorLike, name: str | None) -> Tensor:
+    """Stretch numbers in [0, 1) to [minval, maxval); nothing is added to the graph where they are these already."""
+    if is_unit_interval(minval, maxval):
         return unit
     low, high = convert_to_tensor(minval, unit.dtype), convert_to_tensor(maxval, unit.dtype)
-    return unit * (high - low) + low
+    return add(unit * (high - low), low, name=name)
 
 
-def scaled(standard: Tensor, mean: TensorLike, stddev: TensorLike) -> Tensor:
-    """Give standard normal numbers another mean and standard deviation."""
+def is_unit_interval(minval: TensorLike, maxval: TensorLike) -> bool:
+    """True for the bounds 0 and 1, given as Python numbers."""
+    return _is_number(minval, 0) and _is_number(maxval, 1)
+
+
+def scaled(standard: Tensor, mean: TensorLike, stddev: TensorLike, name: str | None) -> Tensor:
+    """Give standard normal numbers another mean and deviation; nothing is added where they have these already."""
+    centred = _is_number(mean, 0)
     if not _is_number(stddev, 1):
-        standard = standard * stddev
-    return standard if _is_number(mean, 0) else standard + mean
+        standard = multiply(standard, stddev, name=name if centred else None)
+    return standard if centred else add(standard, mean, name=name)
+
+
+def is_standard(mean: TensorLike, stddev: TensorLike) -> bool:
+    """True for mean 0 and standard deviation 1, given as Python numbers."""
+    return _is_number(mean, 0) and _is_number(stddev, 1)
 
 
 def _is_number(value: TensorLike, number: int) -> bool:
