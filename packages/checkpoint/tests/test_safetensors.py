@@ -265,7 +265,7 @@ GOOD = {"a": _entry("F32", [2], 0, 8), "b": _entry("U8", [3], 8, 11)}
 )
 def test_broken_headers_are_refused(path: Path, header: object, data: bytes, message: str) -> None:
     _file(path, header, data)
-    with pytest.raises(DataLossError) as caught:
+    with pytest.raises(DataLossError, match="not a valid safetensors file") as caught:
         load_safetensors(path)
     assert message in str(caught.value)
     assert str(path) in str(caught.value)
@@ -291,7 +291,7 @@ def test_elements_without_a_numpy_dtype(path: Path) -> None:
     _file(path, {"a": _entry("F4", [2], 0, 1)}, b"\x00")
     with SafetensorsFile(path) as file:
         assert file.entries["a"].value_dtype == "F4"
-        with pytest.raises(DTypeError, match="elements of dtype F4"):
+        with pytest.raises(DTypeError, match=r"elements that NumPy cannot hold[^$]*got: *F4"):
             file.read("a")
 
 
@@ -312,7 +312,7 @@ def test_every_truncation_is_found(path: Path) -> None:
     good = path.read_bytes()
     for length in range(len(good)):
         path.write_bytes(good[:length])
-        with pytest.raises(DataLossError):
+        with pytest.raises(DataLossError, match="not a valid safetensors file"):
             load_safetensors(path)
 
 

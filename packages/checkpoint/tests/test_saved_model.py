@@ -159,7 +159,7 @@ def test_wrong_inputs(path: Path) -> None:
     with load_model(path) as model:
         signature = model.signatures["serving_default"]
         with pytest.raises(
-            FeedError, match=r"inputs of signature 'serving_default'[^$]*x: float32\[\?, 2\]\n *got: *v$"
+            FeedError, match=r"inputs of signature 'serving_default'[^$]*x: float32\[\?, 2\]\n *got: *v\n"
         ):
             signature(v=X)
         with pytest.raises(FeedError, match=r"got: *none"):

@@ -123,7 +123,7 @@ def test_D25_strict_restore_lists_everything_and_changes_nothing(tmp_path: Path,
         hr.Variable(np.zeros(2), name="bias")
     with hr.Session(model.graph) as session:
         session.run(model.train)
-        with pytest.raises(ShapeError) as caught:
+        with pytest.raises(ShapeError, match="does not fit the variables, and nothing was changed") as caught:
             Saver().restore(session, tmp_path)
         text = str(caught.value)
         assert "missing: bias; unexpected: extra, old/bias" in text
@@ -205,7 +205,7 @@ def test_A92_restore_falls_back_past_damage_and_says_so(tmp_path: Path, model: C
         with pytest.warns(CheckpointWarning, match="step-00000002"):
             assert saver.restore(session, tmp_path).step == 1
         assert session.run(model.step) == 1
-        with pytest.raises(DataLossError):
+        with pytest.raises(DataLossError, match="not the one that was saved"):
             saver.restore(session, tmp_path, step=2)
         with pytest.raises(NotFoundError, match=r"step 7 is not saved here[^$]*one of: 1, 2"):
             saver.restore(session, tmp_path, step=7)

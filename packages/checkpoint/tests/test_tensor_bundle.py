@@ -207,7 +207,7 @@ def test_K09_a_member_of_the_bundle_instead_of_the_prefix(prefix: str, ending: s
 
 
 def test_K09_no_such_checkpoint(tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError, match=r"no checkpoint of this name\n[^$]*m\.index$"):
+    with pytest.raises(NotFoundError, match=r"no checkpoint of this name\n[^$]*m\.index\n"):
         TensorBundle(tmp_path / "m")
 
 
@@ -286,7 +286,7 @@ def test_slices_that_lie_about_their_size_allocate_nothing(tmp_path: Path) -> No
 def test_broken_headers(prefix: str, value: bytes, error: type[HeadraceError]) -> None:
     rows = dict(decode_table(Path(prefix + ".index").read_bytes(), prefix))
     Path(prefix + ".index").write_bytes(encode_table(sorted({**rows, b"": value}.items())))
-    with pytest.raises(error):
+    with pytest.raises(error, match=r"not a valid checkpoint|big-endian machine"):
         TensorBundle(prefix)
     del rows[b""]
     Path(prefix + ".index").write_bytes(encode_table(sorted(rows.items())))

@@ -191,4 +191,10 @@ def _refuse_object(value: object) -> NoReturn:
 
 
 def _refuse(where: str, expected: str, got: str) -> NoReturn:
-    raise DataLossError("not a valid manifest of a checkpoint", where=where, expected=expected, got=got)
+    raise DataLossError(
+        "not a valid manifest of a checkpoint",
+        where=where,
+        expected=expected,
+        got=got,
+        hint="copy it again, or restore an earlier checkpoint",
+    )

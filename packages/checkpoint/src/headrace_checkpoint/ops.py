@@ -55,6 +55,7 @@ def _parse_slice(text: str) -> _Slice | None:
             "a slice of a tensor is spelt wrongly",
             expected="'' or such as '6 4 0,2:-', inside the shape",
             got=repr(text),
+            hint="'' means the whole tensor",
         ) from None
     return _Slice(full_shape, tuple(start for start, _ in bounds), tuple(length for _, length in bounds))
 
@@ -68,7 +69,12 @@ def _check_rank(op: InferenceContext, index: int, rank: int, name: str) -> None:
     shape = op.inputs[index].shape
     if shape.rank not in (None, rank):
         kind = "a scalar" if rank == 0 else "a vector"
-        raise ShapeError(f"'{name}' of {op.type} must be {kind}", expected=f"rank {rank}", got=str(shape))
+        raise ShapeError(
+            f"'{name}' of {op.type} must be {kind}",
+            expected=f"rank {rank}",
+            got=str(shape),
+            hint=f"hr.reshape it to {kind}",
+        )
 
 
 def _check_vectors(op: InferenceContext, count: int) -> None:
@@ -78,7 +84,12 @@ def _check_vectors(op: InferenceContext, count: int) -> None:
         _check_rank(op, index, 1, name)
         size = op.inputs[index].shape[0]
         if size not in (None, count):
-            raise ShapeError(f"'{name}' of {op.type} has the wrong length", expected=f"[{count}]", got=f"[{size}]")
+            raise ShapeError(
+                f"'{name}' of {op.type} has the wrong length",
+                expected=f"[{count}]",
+                got=f"[{size}]",
+                hint="give one for each tensor",
+            )
 
 
 _MANY = {"dtypes": hr.attr.list_of(hr.attr.any_type, minimum=1)}
@@ -189,10 +200,20 @@ def _save_v2(op: OpContext, prefix: Array, names: Array, slices: Array, tensors:
         part = _parse_slice(spec)
         if part is None:
             if name in whole or name in parts:
-                raise InvalidArgumentError(f"tensor {name!r} is to be saved twice", hint="give each its own name")
+                raise InvalidArgumentError(
+                    f"tensor {name!r} is to be saved twice",
+                    expected="a name for each tensor, or a slice for each part of one",
+                    got=", ".join(_texts(names)),
+                    hint="give each its own name",
+                )
             whole[name] = tensor
         elif part.length != tensor.shape:
-            raise ShapeError(f"a slice of {name!r} is not as spelt", expected=str(part.length), got=str(tensor.shape))
+            raise ShapeError(
+                f"a slice of {name!r} is not as spelt",
+                expected=str(part.length),
+                got=str(tensor.shape),
+                hint="shape_and_slices gives start and length of each axis",
+            )
         else:
             parts.setdefault(name, []).append(ArraySlice(part.full_shape, part.start, tensor))
     path = _text(prefix.item())
@@ -222,13 +243,21 @@ def _restore_one(bundle: TensorBundle, name: str, spec: str, dtype: hr.DType) ->
     value = bundle.read(name)
     if value.dtype != dtype.array_type:
         got = bundle.entries[name].dtype_name
-        raise DTypeError(f"tensor {name!r} in the checkpoint has another dtype", expected=str(dtype), got=got)
+        raise DTypeError(
+            f"tensor {name!r} in the checkpoint has another dtype",
+            expected=str(dtype),
+            got=got,
+            hint="restore it with its own dtype and hr.cast it",
+        )
     part = _parse_slice(spec)
     if part is None:
         return value.copy()  # not a view of a file that may go
     if part.full_shape != value.shape:
         raise ShapeError(
-            f"tensor {name!r} in the checkpoint has another shape", expected=str(part.full_shape), got=str(value.shape)
+            f"tensor {name!r} in the checkpoint has another shape",
+            expected=str(part.full_shape),
+            got=str(value.shape),
+            hint="spell the slice of the shape that was saved",
         )
     box = tuple(slice(start, start + length) for start, length in zip(part.start, part.length, strict=True))
     return value[box].copy()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ import headrace as hr
 from headrace.errors import HeadraceError, InvalidArgumentError, NotFoundError, ShapeError
 from headrace_checkpoint.dtypes import Array
 
-__all__ = ["Mismatch", "RestoreReport", "match_variables"]
+__all__ = ["Mismatch", "RestoreReport", "check_names", "match_variables"]
 
 
 class Mismatch(NamedTuple):
@@ -107,14 +108,14 @@ def match_variables(
     Raises:
       InvalidArgumentError: `names` names no variable, or two variables share a name.
     """
+    check_names(variables)
     wanted = {variable.name: (names or {}).get(variable.name, variable.name) for variable in variables}
-    if len(wanted) != len(variables):
-        raise InvalidArgumentError(
-            "two of the variables have the same name", got=_shorten(sorted(v.name for v in variables))
-        )
     if unknown := sorted(set(names or {}) - set(wanted)):
         raise InvalidArgumentError(
-            "the name map names variables that are not there", expected=_shorten(sorted(wanted)), got=_shorten(unknown)
+            "the name map names variables that are not there",
+            expected=_shorten(sorted(wanted)),
+            got=_shorten(unknown),
+            hint="names={variable name: name in the checkpoint}",
         )
     values: dict[str, Array] = {}
     wrong: list[Mismatch] = []
@@ -136,8 +137,26 @@ def match_variables(
     )
 
 
+def check_names(variables: Sequence[hr.Variable]) -> None:
+    """Refuse variables that a checkpoint could not tell apart.
+
+    Raises:
+      InvalidArgumentError: two of them share a name.
+    """
+    counts = Counter(variable.name for variable in variables)
+    twice = sorted(name for name, count in counts.items() if count > 1)
+    if twice:
+        raise InvalidArgumentError(
+            "two of the variables have the same name",
+            expected="a name of its own for each variable",
+            got=_shorten(twice),
+            hint="hr.Variable(..., name=...), or list each variable once",
+        )
+
+
 def _fits(variable: hr.Variable, value: Array) -> bool:
-    return variable.dtype.array_type == value.dtype and variable.shape.is_compatible_with(hr.Shape(value.shape))
+    same_dtype: bool = variable.dtype.array_type == value.dtype
+    return same_dtype and variable.shape.is_compatible_with(hr.Shape(value.shape))
 
 
 def _dtype_name(value: Array) -> str:

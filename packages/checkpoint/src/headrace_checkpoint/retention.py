@@ -53,7 +53,10 @@ class Best:
             best = cls(value) if isinstance(value, str) else value
         if best is not None and best.count < 1:
             raise InvalidArgumentError(
-                "at least one best step must be kept", expected="count >= 1", got=str(best.count)
+                "at least one best step must be kept",
+                expected="count >= 1",
+                got=str(best.count),
+                hint="keep_best=None keeps none",
             )
         return best
 

@@ -232,7 +232,9 @@ class SafetensorsFile:
                 self._data_start = 8 + header
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-            raise NotFoundError("there is no such file", where=str(self.path), expected="a safetensors file") from None
+            raise NotFoundError(
+                "there is no such file", expected="a safetensors file", got=str(self.path), hint="look at the path"
+            ) from None
         except ValueError:  # the file became empty between fstat and mmap
             _refuse(self.path, "a file of at least 8 bytes", "an empty file")
         text = self._map[8 : self._data_start]
@@ -276,12 +278,20 @@ class SafetensorsFile:
         entry = self.entries.get(name)
         if entry is None:
             raise NotFoundError(
-                f"there is no array {name!r}", where=str(self.path), expected=known_names(name, self.entries)
+                f"there is no array {name!r}",
+                where=str(self.path),
+                expected=known_names(name, self.entries),
+                got=repr(name),
+                hint="iterate over the file for the names",
             )
         dtype = _DTYPES[entry.dtype][1]
         if dtype is None:
             raise DTypeError(
-                f"array {name!r} has elements of dtype {entry.dtype}, which NumPy cannot hold", where=str(self.path)
+                f"array {name!r} has elements that NumPy cannot hold",
+                where=str(self.path),
+                expected="elements of whole bytes",
+                got=entry.dtype,
+                hint="unpack them with the program that wrote them",
             )
         raw = np.frombuffer(self._map, np.uint8, entry.end - entry.begin, self._data_start + entry.begin)
         if verify:
@@ -331,6 +341,7 @@ class _Payload:
                 f"array {name!r} has a dtype that safetensors files cannot hold",
                 expected="bool, an integer, float or complex type, or bytes",
                 got=str(array.dtype),
+                hint="array.view or array.astype makes one of these",
             )
         return cls(name, stored, shape, flat.view(np.uint8).data)
 
@@ -338,7 +349,10 @@ class _Payload:
 def _check_name(name: object) -> None:
     if not isinstance(name, str) or name == "__metadata__" or not _is_text(name):
         raise InvalidArgumentError(
-            f"{name!r} cannot be an array's name", expected="text in Unicode, other than '__metadata__'", got=repr(name)
+            f"{name!r} cannot be an array's name",
+            expected="text in Unicode, other than '__metadata__'",
+            got=repr(name),
+            hint="choose another name",
         )
 
 
@@ -346,10 +360,18 @@ def _check_metadata(metadata: Mapping[Any, Any]) -> None:
     for key, value in metadata.items():
         if not (isinstance(key, str) and isinstance(value, str) and _is_text(key + value)):
             raise InvalidArgumentError(
-                "metadata of a safetensors file is text only", expected="str to str", got=f"{key!r}: {value!r}"
+                "metadata of a safetensors file is text only",
+                expected="str to str",
+                got=f"{key!r}: {value!r}",
+                hint="json.dumps makes text of it",
             )
         if key.startswith("headrace."):
-            raise InvalidArgumentError(f"the metadata key {key!r} is reserved", expected="no 'headrace.' in front")
+            raise InvalidArgumentError(
+                f"the metadata key {key!r} is reserved",
+                expected="a key without 'headrace.' in front",
+                got=repr(key),
+                hint="choose another key",
+            )
 
 
 def _is_text(text: str) -> bool:
@@ -360,7 +382,12 @@ def _encode_strings(name: str, array: NDArray[Any]) -> bytes:
     items = [item.encode() if isinstance(item, str) else item for item in array.reshape(-1).tolist()]
     wrong = next((item for item in items if not isinstance(item, bytes)), None)
     if wrong is not None:
-        raise DTypeError(f"array {name!r} of strings holds something else", expected="bytes", got=repr(wrong))
+        raise DTypeError(
+            f"array {name!r} of strings holds something else",
+            expected="bytes",
+            got=repr(wrong),
+            hint="give the array a dtype other than object",
+        )
     return struct.pack(f"<{len(items)}Q", *map(len, items)) + b"".join(items)
 
 
@@ -395,7 +422,13 @@ def _compact(value: object) -> str:
 
 
 def _refuse(path: Path, expected: str, got: str) -> NoReturn:
-    raise DataLossError("not a valid safetensors file", where=str(path), expected=expected, got=got)
+    raise DataLossError(
+        "not a valid safetensors file",
+        where=str(path),
+        expected=expected,
+        got=got,
+        hint="copy it again, or restore an earlier checkpoint",
+    )
 
 
 def _read_header(path: Path, prefix: bytes, size: int) -> int:

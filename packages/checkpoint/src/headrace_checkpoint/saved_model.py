@@ -90,7 +90,10 @@ def save_model(
     folder = Path(path)
     if folder.exists():
         raise AlreadyExistsError(
-            "there is something of this name already", where=str(folder), hint="export under the next version number"
+            "there is something of this name already",
+            expected="a folder that does not exist yet",
+            got=str(folder),
+            hint="export under the next version number",
         )
     _check_signatures(session.graph, signatures)
     meta = MetaGraphDef()
@@ -123,11 +126,19 @@ def save_model(
 
 def _check_signatures(graph: hr.Graph, signatures: Mapping[str, hr.Signature]) -> None:
     if not signatures:
-        raise InvalidArgumentError("a model needs at least one signature", expected=f"{DEFAULT_SIGNATURE!r} or others")
+        raise InvalidArgumentError(
+            "a model needs at least one signature",
+            expected=f"{DEFAULT_SIGNATURE!r} or others",
+            got="none",
+            hint=f"signatures={{{DEFAULT_SIGNATURE!r}: hr.Signature(inputs=..., outputs=...)}}",
+        )
     for name, signature in signatures.items():
         if not signature.outputs:
             raise InvalidArgumentError(
-                f"signature {name!r} has no output", hint="hr.Signature(inputs=..., outputs=...)"
+                f"signature {name!r} has no output",
+                expected="at least one output",
+                got="none",
+                hint="hr.Signature(inputs=..., outputs={name: tensor})",
             )
         for alias in signature.inputs:
             if not alias.isidentifier() or keyword.iskeyword(alias):
@@ -135,11 +146,16 @@ def _check_signatures(graph: hr.Graph, signatures: Mapping[str, hr.Signature]) -
                     f"an input of signature {name!r} has a name that callers cannot use",
                     expected="a name that a Python function's parameter may have",
                     got=repr(alias),
+                    hint="TensorFlow turns inputs into parameters of a function",
                 )
         for alias, tensor in (*signature.inputs.items(), *signature.outputs.items()):
             if tensor.graph is not graph:
                 raise GraphError(
-                    f"{alias!r} of signature {name!r} is not in the session's graph", where=tensor.op.location
+                    f"{alias!r} of signature {name!r} is not in the session's graph",
+                    where=tensor.op.location,
+                    expected=f"a tensor of {graph!r}",
+                    got=f"a tensor of {tensor.graph!r}",
+                    hint="save the session of the graph that the signature was made in",
                 )
 
 
@@ -215,6 +231,7 @@ class LoadedSignature:
                 f"the inputs of signature '{self.name}' are not those it takes",
                 expected=", ".join(f"{alias}: {info}" for alias, info in self.inputs.items()) or "none",
                 got=", ".join(sorted(inputs)) or "none",
+                hint="give each of them by its name",
             )
         result: dict[str, Array] = self._step(*(inputs[alias] for alias in self.inputs))
         return result
@@ -305,23 +322,37 @@ def read_saved_model(path: str | os.PathLike[str], tags: tuple[str, ...] = (SERV
         model = SavedModel.FromString(file.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         raise NotFoundError(
-            "there is no saved model here", where=str(path), expected=f"a folder with a {FILE}"
+            "there is no saved model here",
+            expected=f"a folder with a {FILE}",
+            got=str(path),
+            hint="name the folder of one version, such as models/mnist/1",
         ) from None
     except DecodeError as error:
-        raise DataLossError("the saved model is damaged", where=str(file), got=str(error)) from None
+        raise DataLossError(
+            "the saved model is damaged",
+            where=str(file),
+            expected="a SavedModel message",
+            got=str(error),
+            hint="export it again, or copy it again",
+        ) from None
     if model.saved_model_schema_version > _SCHEMA_VERSION or not model.meta_graphs:
         raise DataLossError(
             "not a saved model",
             where=str(file),
             expected=f"schema version {_SCHEMA_VERSION} and at least one graph",
             got=f"schema version {model.saved_model_schema_version}, {len(model.meta_graphs)} graphs",
+            hint="export it again, or copy it again",
         )
     for meta in model.meta_graphs:
         if set(meta.meta_info_def.tags) == set(tags):
             return meta
     known = "; ".join(",".join(meta.meta_info_def.tags) or "(none)" for meta in model.meta_graphs)
     raise NotFoundError(
-        "the saved model has no graph of these tags", where=str(file), expected=f"one of: {known}", got=",".join(tags)
+        "the saved model has no graph of these tags",
+        where=str(file),
+        expected=f"one of: {known}",
+        got=",".join(tags),
+        hint="load_model(path, tags=(...,))",
     )
 
 

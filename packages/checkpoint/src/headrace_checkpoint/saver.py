@@ -13,7 +13,7 @@ import headrace as hr
 from headrace.errors import InvalidArgumentError, NotFoundError
 from headrace_checkpoint.dtypes import Array
 from headrace_checkpoint.durable import DISK, Disk, remove_directory, sweep
-from headrace_checkpoint.restore import RestoreReport, match_variables
+from headrace_checkpoint.restore import RestoreReport, check_names, match_variables
 from headrace_checkpoint.retention import Best, SavedStep, best_steps, steps_to_keep
 from headrace_checkpoint.store import StepName, StoredStep, list_steps, read_manifest, read_newest_step, write_step
 
@@ -127,6 +127,8 @@ def _read_step(directory: str | os.PathLike[str], step: int) -> tuple[StoredStep
             f"step {step} is not saved here",
             where=str(directory),
             expected="one of: " + (", ".join(str(name.step) for name in names) or "(none is)"),
+            got=str(step),
+            hint="step=None restores the newest",
         )
     stored = StoredStep(Path(directory) / str(found[-1]))
     return stored, stored.read_all()
@@ -140,15 +142,12 @@ def _split(session: hr.Session | None, variables: Sequence[hr.Variable]) -> tupl
 
 
 def _read(session: hr.Session | None, variables: Sequence[hr.Variable]) -> dict[str, Array]:
+    check_names(variables)
     inside, outside = _split(session, variables)
     values = {variable.name: variable.numpy() for variable in outside}
     if session is not None:
         read = session.read_variables(inside.values())
         values |= {name: read[handle] for name, handle in inside.items()}
-    if len(values) != len(variables):
-        raise InvalidArgumentError(
-            "two of the variables have the same name", got=", ".join(sorted(v.name for v in variables))
-        )
     return values
 
 
@@ -198,7 +197,10 @@ class CheckpointManager:
     ) -> None:
         if keep_latest is not None and keep_latest < 1:
             raise InvalidArgumentError(
-                "a manager keeps at least the newest step", expected="keep_latest >= 1, or None", got=str(keep_latest)
+                "a manager keeps at least the newest step",
+                expected="keep_latest >= 1, or None",
+                got=str(keep_latest),
+                hint="None keeps every step",
             )
         self.directory = Path(directory)
         self._keep_latest = keep_latest

@@ -161,7 +161,11 @@ def _decode_block(data: bytes, place: _Place, name: str) -> Iterator[tuple[bytes
         raise ValueError(f"the checksum of the block at {place.offset} does not match")
     if data[end] != 0:
         raise UnimplementedError(
-            "a block of the table is compressed", where=name, expected="type 0", got=f"type {data[end]}"
+            "a block of the table is compressed",
+            where=name,
+            expected="type 0",
+            got=f"type {data[end]}",
+            hint="write it again with TensorFlow, which does not compress",
         )
     block = data[place.offset : end]
     (count,) = struct.unpack_from("<I", block, len(block) - 4)
@@ -187,4 +191,10 @@ def _decode_entries(block: bytes, limit: int) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _refuse(name: str, expected: str, got: str) -> NoReturn:
-    raise DataLossError("not a valid table", where=name, expected=expected, got=got)
+    raise DataLossError(
+        "not a valid table",
+        where=name,
+        expected=expected,
+        got=got,
+        hint="copy it again, or restore an earlier checkpoint",
+    )

@@ -107,7 +107,12 @@ def write_step(
       OSError: the disk refused; what was there before is still there.
     """
     if not 0 <= step <= _MAX_STEP:
-        raise InvalidArgumentError("the step to save is out of range", expected="0 <= step < 2**63", got=str(step))
+        raise InvalidArgumentError(
+            "the step to save is out of range",
+            expected="0 <= step < 2**63",
+            got=str(step),
+            hint="count training steps from 0",
+        )
     root = Path(directory)
     _make_directories(root, disk)
     shard = "shard-00000-of-00001.safetensors"
@@ -163,7 +168,10 @@ def read_manifest(path: str | os.PathLike[str]) -> Manifest:
         content = file.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         raise NotFoundError(
-            "there is no saved step here", where=str(path), expected=f"a folder with a {MANIFEST}"
+            "there is no saved step here",
+            expected=f"a folder with a {MANIFEST}",
+            got=str(path),
+            hint="name the folder of one step, such as ckpt/step-00000100",
         ) from None
     return Manifest.decode(content, str(file))
 
@@ -205,6 +213,8 @@ class StoredStep:
                 f"there is no tensor {name!r} in the checkpoint",
                 where=str(self.path),
                 expected=known_names(name, self.manifest.tensors),
+                got=repr(name),
+                hint="iterate over the step for the names",
             )
         return self._shards[tensor.chunks[0].file].read(name, verify=verify)
 
@@ -215,7 +225,13 @@ class StoredStep:
     def _open_shard(self, name: str, file: StoredFile) -> SafetensorsFile:
         path = self.path / name
         if Path(name).name != name:  # a manifest must not lead out of its folder
-            raise DataLossError("a checkpoint names a file outside its folder", where=str(self.path), got=name)
+            raise DataLossError(
+                "a checkpoint names a file outside its folder",
+                where=str(self.path),
+                expected="a file's name without a folder",
+                got=name,
+                hint="do not trust where it came from",
+            )
         shard = SafetensorsFile(path)
         if (shard.size, f"{shard.header_crc32c:08x}") != (file.size, file.header_crc32c):
             raise DataLossError(
@@ -223,6 +239,7 @@ class StoredStep:
                 where=str(path),
                 expected=f"{file.size} bytes, header {file.header_crc32c}",
                 got=f"{shard.size} bytes, header {shard.header_crc32c:08x}",
+                hint="copy it again, or restore an earlier checkpoint",
             )
         return shard
 
@@ -233,6 +250,7 @@ class StoredStep:
                 where=str(self.path),
                 expected="1 chunk",
                 got=f"{len(tensor.chunks)}",
+                hint="pip install --upgrade headrace-checkpoint",
             )
         (chunk,) = tensor.chunks
         shard = self._shards.get(chunk.file)
@@ -244,6 +262,7 @@ class StoredStep:
                 where=f"{self.path}, {chunk.file}",
                 expected=f"{tensor.dtype}{list(tensor.shape)} with CRC-32C {chunk.crc32c}",
                 got=str(found),
+                hint="copy it again, or restore an earlier checkpoint",
             )
 
 
@@ -262,7 +281,13 @@ def read_newest_step(directory: str | os.PathLike[str]) -> tuple[StoredStep, dic
     """
     names = list_steps(directory)
     if not names:
-        raise NotFoundError("there is no checkpoint yet", where=str(directory), expected="folders named step-...")
+        raise NotFoundError(
+            "there is no checkpoint yet",
+            where=str(directory),
+            expected="folders named step-...",
+            got="none",
+            hint="save one first, or look in another directory",
+        )
     problems = []
     for name in reversed(names):
         path = Path(directory) / str(name)
@@ -272,4 +297,10 @@ def read_newest_step(directory: str | os.PathLike[str]) -> tuple[StoredStep, dic
         except (DataLossError, NotFoundError) as error:
             problems.append(f"{name}: {error.what}")
             warnings.warn(f"passed over the damaged checkpoint {path}: {error}", CheckpointWarning, stacklevel=2)
-    raise DataLossError("no checkpoint is whole", where=str(directory), got="; ".join(problems))
+    raise DataLossError(
+        "no checkpoint is whole",
+        where=str(directory),
+        expected="at least one step without damage",
+        got="; ".join(problems),
+        hint="copy the directory again",
+    )

@@ -141,6 +141,8 @@ class TensorBundle:
                 f"there is no tensor {name!r} in the checkpoint",
                 where=self.prefix,
                 expected=known_names(name, self.entries),
+                got=repr(name),
+                hint="iterate over the bundle for the names",
             )
         return self._read_slices(name, entry, verify) if entry.slices else self._read_entry(name, entry, verify)
 
@@ -162,19 +164,25 @@ class TensorBundle:
         except DecodeError as error:
             self._refuse("a bundle's header", str(error))
         if header.endianness != BundleHeaderProto.LITTLE:
-            raise UnimplementedError("the checkpoint was written on a big-endian machine", where=self._index)
+            raise UnimplementedError(
+                "the checkpoint was written on a big-endian machine",
+                where=self._index,
+                expected="little-endian",
+                got="big-endian",
+                hint="write it again on a little-endian machine",
+            )
         if header.version.min_consumer > _PRODUCER or not 0 <= header.num_shards <= len(table):
             self._refuse("a bundle of version 1", str(header).replace("\n", " "))
         return header, rows[1:]
 
     def _missing(self) -> NotFoundError:
-        hint = None
+        hint = "look at the path"
         for ending in (".index", ".meta", ".data-"):
             stem, found, rest = self.prefix.rpartition(ending)
             if found and (not rest or ending == ".data-") and os.path.exists(f"{stem}.index"):
                 hint = f"name the checkpoint by its prefix: {stem}"
         return NotFoundError(
-            "there is no checkpoint of this name", where=self.prefix, expected=f"the file {self._index}", hint=hint
+            "there is no checkpoint of this name", expected=f"the file {self._index}", got=self.prefix, hint=hint
         )
 
     def _open_shard(self, number: int) -> NDArray[np.uint8]:
@@ -188,6 +196,7 @@ class TensorBundle:
                 f"shard {number} of {self.num_shards} of the checkpoint is missing",
                 where=self.prefix,
                 expected=f"the file {path}",
+                got="no such file",
                 hint="copy every file of the checkpoint",
             ) from None
 
@@ -244,9 +253,7 @@ class TensorBundle:
             return self._read_strings(name, entry, raw.tobytes(), verify)
         dtype = numpy_dtype(entry.dtype)
         if dtype is None:
-            raise DTypeError(
-                f"tensor {name!r} has a dtype that no array can hold", where=self.prefix, got=entry.dtype_name
-            )
+            raise self._no_array(name, entry)
         if verify:
             self._check_crc(name, entry, crc32c(raw))
             if dtype == np.bool_ and raw.size and raw.max() > 1:
@@ -311,15 +318,26 @@ class TensorBundle:
         part = self._slices.get(_slice_key(name, box))
         if part is None:
             raise NotFoundError(
-                f"a slice of tensor {name!r} is missing from the checkpoint", where=self.prefix, got=str(box)
+                f"a slice of tensor {name!r} is missing from the checkpoint",
+                where=self.prefix,
+                expected=f"start and length {_spelt_out(box, entry.shape)}",
+                got="no such entry",
+                hint="merge every part of the checkpoint",
             )
         if part.dtype != entry.dtype or part.shape != tuple(n for _, n in _spelt_out(box, entry.shape)) or part.slices:
             self._refuse(f"a slice {box} of {name!r}", str(part))
         if numpy_dtype(part.dtype) is None and part.dtype != STRING:
-            raise DTypeError(
-                f"tensor {name!r} has a dtype that no array can hold", where=self.prefix, got=entry.dtype_name
-            )
+            raise self._no_array(name, entry)
         return part
+
+    def _no_array(self, name: str, entry: BundleEntry) -> DTypeError:
+        return DTypeError(
+            f"tensor {name!r} has a dtype that no array can hold",
+            where=self.prefix,
+            expected="numbers or strings",
+            got=entry.dtype_name,
+            hint="read the other tensors by name",
+        )
 
     def _not_enough_slices(self, name: str, available: int, whole: int) -> DataLossError:
         return DataLossError(
@@ -330,7 +348,13 @@ class TensorBundle:
         )
 
     def _refuse(self, expected: str, got: str) -> NoReturn:
-        raise DataLossError("not a valid checkpoint", where=self._index, expected=expected, got=got)
+        raise DataLossError(
+            "not a valid checkpoint",
+            where=self._index,
+            expected=expected,
+            got=got,
+            hint="copy it again, or restore an earlier checkpoint",
+        )
 
 
 def save_bundle(
@@ -429,6 +453,7 @@ def _merge_entry(merged: dict[bytes, BundleEntryProto], key: bytes, entry: Bundl
     else:
         raise InvalidArgumentError(
             "two checkpoints hold the same tensor",
+            expected="each tensor in one of them, or in slices",
             got=key.decode("utf-8", "backslashreplace"),
             hint="save it only once",
         )
@@ -448,6 +473,7 @@ def _key(name: str) -> bytes:
             "this cannot be a tensor's name in a checkpoint",
             expected="text in Unicode, not empty, with no zero byte in front",
             got=repr(name),
+            hint="choose another name",
         )
     return key
 
@@ -468,7 +494,12 @@ def _encode_array(name: str, array: NDArray[Any]) -> tuple[BundleEntryProto, lis
         plain = np.asarray(array, dtype=array.dtype.newbyteorder("="), order="C")
         number = number_of(plain.dtype)
         if number is None:
-            raise DTypeError(f"tensor {name!r} has a dtype that TensorFlow does not know", got=str(array.dtype))
+            raise DTypeError(
+                f"tensor {name!r} has a dtype that TensorFlow does not know",
+                expected="bool, an integer, float or complex type, or bytes",
+                got=str(array.dtype),
+                hint="array.view or array.astype makes one of these",
+            )
         entry.dtype = cast(DataType, number)
         raw = plain.reshape(-1).view(np.uint8)
         chunks, crc = [raw.data], crc32c(raw)
@@ -485,7 +516,12 @@ def _encode_strings(name: str, array: NDArray[Any]) -> tuple[list[Bytes], int]:
     items = [item.encode() if isinstance(item, str) else item for item in array.reshape(-1).tolist()]
     wrong = next((item for item in items if not isinstance(item, bytes)), None)
     if wrong is not None:
-        raise DTypeError(f"tensor {name!r} of strings holds something else", expected="bytes", got=repr(wrong))
+        raise DTypeError(
+            f"tensor {name!r} of strings holds something else",
+            expected="bytes",
+            got=repr(wrong),
+            hint="give the array a dtype other than object",
+        )
     lengths = bytearray()
     for item in items:
         append_varint(lengths, len(item))
@@ -509,7 +545,10 @@ def _encode_slices(name: str, parts: Sequence[ArraySlice]) -> Iterator[tuple[byt
         )
         if not inside or part.full_shape != parts[0].full_shape:
             raise InvalidArgumentError(
-                f"a slice of tensor {name!r} lies outside it", expected=str(parts[0].full_shape), got=str(box)
+                f"a slice of tensor {name!r} lies outside it",
+                expected=f"inside {parts[0].full_shape}",
+                got=f"start and length {box}",
+                hint="all slices of a tensor have its full shape",
             )
         entry, chunks = _encode_array(name, array)
         whole.dtype = entry.dtype
