@@ -100,7 +100,7 @@ def test_what_is_no_tag(tag: str) -> None:
         events.scalar_head(tag)
 
 
-@pytest.mark.parametrize("data", [b"\xff\xff", "text", None])
+@pytest.mark.parametrize("data", [b"\xff\xff", "text", None, np.array([b"", b""], object)])
 def test_what_is_no_summary(data: bytes) -> None:
     with pytest.raises(InvalidArgumentError, match="cannot write a summary"):
         events.summary_event(0.0, 0, data)
@@ -110,3 +110,5 @@ def test_summary_of_an_operation_is_kept() -> None:
     made = Summary(value=[Summary.Value(tag="a", simple_value=2.0)])
     event = Event.FromString(events.summary_event(1.0, 5, made.SerializeToString()))
     assert (event.step, event.summary) == (5, made)
+    array = np.array(made.SerializeToString(), object)
+    assert events.summary_event(1.0, 5, array) == event.SerializeToString()

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import headrace as hr
 from headrace_viz import EventWriter
 from headrace_viz.proto.event_pb2 import Summary
 from headrace_viz.records import frame, read_records
@@ -79,6 +80,12 @@ def _write_runs(logdir: Path) -> dict[str, int]:
     for value in (1, 2):
         with EventWriter(logdir / "two files") as writer:
             writer.scalar("loss", value, value)
+    with hr.Graph().as_default() as graph:
+        with hr.name_scope("layer"):
+            w = hr.constant(np.ones([3, 1000], np.float32), name="w")
+        hr.apply_op("MatMul", hr.placeholder(hr.float32, [None, 3], name="x"), w, name="product")
+    with EventWriter(logdir / "graph") as writer:
+        writer.graph(graph)
     return _write_torn_runs(logdir)
 
 
@@ -123,6 +130,19 @@ def test_B05_values_that_are_not_finite(board: TensorBoard) -> None:
 
 def test_summaries_of_operations(board: TensorBoard) -> None:
     board.check_points("plain", "old form", [(0, 0.0), (1, 1.0), (2, 2.0)])
+
+
+def test_the_graph_is_served_as_text(board: TensorBoard) -> None:
+    runs = board.get("plugin/graphs/info")
+    assert runs["graph"]["run_graph"]
+    text = board.text("plugin/graphs/graph", run="graph", limit_attr_size="1024", large_attrs_key="_too_large_attrs")
+    nodes = re.findall(r'^node \{\n  name: "(.*)"\n  op: "(.*)"\n((?:  input: .*\n)*)', text, re.MULTILINE)
+    assert {(name, op, tuple(re.findall(r'"(.*)"', inputs))) for name, op, inputs in nodes} == {
+        ("layer/w", "Const", ()),
+        ("x", "Placeholder", ()),
+        ("product", "MatMul", ("x", "layer/w")),
+    }
+    assert "_too_large_attrs" not in text
 
 
 def test_B01_two_writers_of_one_run(board: TensorBoard) -> None:

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import orjson
 
-from headrace.types import Array, DType, as_dtype
+import headrace as hr
 from headrace_serving.errors import BadRequestError, UnsupportedError
 from headrace_serving.json_value import JsonValue, json_type, show
-from headrace_serving.model import type_name
+from headrace_serving.model import Array, type_name
 
 _MAX_RANK = 32
 _BYTES_SUFFIX = "_bytes"
@@ -30,7 +30,7 @@ _JSON_TYPES: dict[str, frozenset[type]] = {
 """What the JSON parser may give for an element of each dtype. The other dtypes have no JSON form."""
 
 
-def tensor_from_json(value: JsonValue, dtype: DType) -> Array:
+def tensor_from_json(value: JsonValue, dtype: hr.DType) -> Array:
     """Return the tensor that a scalar or nested lists stand for.
 
     Args:
@@ -89,7 +89,7 @@ def _flatten(value: JsonValue) -> tuple[list[int], Sequence[JsonValue]]:
     return shape, elements
 
 
-def _array(elements: Sequence[JsonValue], dtype: DType) -> Array:
+def _array(elements: Sequence[JsonValue], dtype: hr.DType) -> Array:
     if dtype.name == "string":
         strings = np.empty(len(elements), object)
         strings[:] = [_string(element) for element in elements]
@@ -119,7 +119,7 @@ def _string(value: JsonValue) -> bytes:
         raise BadRequestError("Unable to base64 decode") from error
 
 
-def _type_error(value: JsonValue, dtype: DType) -> BadRequestError:
+def _type_error(value: JsonValue, dtype: hr.DType) -> BadRequestError:
     return BadRequestError(
         f"JSON Value: {show(value)} Type: {json_type(value)} is not of expected type: {type_name(dtype)}"
     )
@@ -138,7 +138,7 @@ def tensor_to_json(alias: str, tensor: Array) -> object:
     Raises:
       BadRequestError: the dtype has no JSON form, or a string is not UTF-8 and the output not marked as bytes.
     """
-    dtype = as_dtype(tensor.dtype)
+    dtype = hr.as_dtype(tensor.dtype)
     if dtype.name not in _JSON_TYPES:
         raise _unwritable(dtype)
     if dtype.name == "string":
@@ -184,7 +184,7 @@ def _text(value: bytes) -> object:
         ) from error
 
 
-def _unwritable(dtype: DType) -> BadRequestError:
+def _unwritable(dtype: hr.DType) -> BadRequestError:
     return BadRequestError(f"Failed to write JSON value for tensor type: {type_name(dtype)}")
 
 

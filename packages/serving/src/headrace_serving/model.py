@@ -5,20 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
+import headrace as hr
 from headrace.graph.proto.types_pb2 import DataType
-from headrace.types import Array, DType, Shape
+
+Array = NDArray[np.generic]
+"""A tensor's value; strings are an object array of bytes."""
 
 
 class TensorInfo(Protocol):
     """An input or output of a signature."""
 
     @property
-    def dtype(self) -> DType:
+    def dtype(self) -> hr.DType:
         """Element type."""
         ...
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> hr.Shape:
         """Static shape; unknown where anything fits."""
         ...
 
@@ -55,12 +61,12 @@ class Model(Protocol):
         ...
 
 
-def type_name(dtype: DType) -> str:
+def type_name(dtype: hr.DType) -> str:
     """Return TensorFlow's name of an element type in messages.
 
     Example:
-      >>> import headrace.types
-      >>> type_name(headrace.types.float32)
+      >>> import headrace as hr
+      >>> type_name(hr.float32)
       'float'
     """
     return DataType.Name(dtype.number).removeprefix("DT_").lower()

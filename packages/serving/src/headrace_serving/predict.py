@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from headrace.types import Array, Shape
+import headrace as hr
 from headrace_serving.errors import BadRequestError
 from headrace_serving.json_tensor import dump_json, is_base64_object, shape_text, tensor_from_json, tensor_to_json
 from headrace_serving.json_value import JsonValue, parse_json, show
-from headrace_serving.model import Signature, TensorInfo
+from headrace_serving.model import Array, Signature, TensorInfo
 
 DEFAULT_SIGNATURE = "serving_default"
 
@@ -77,11 +77,11 @@ def _signature(document: dict[str, JsonValue], signatures: Mapping[str, Signatur
 
 
 def _check_shape(alias: str, tensor: Array, info: TensorInfo) -> None:
-    if not info.shape.is_compatible_with(Shape(tensor.shape)):
+    if not info.shape.is_compatible_with(hr.Shape(tensor.shape)):
         raise BadRequestError(
             f"Input '{alias}' has a shape that the signature does not allow",
             expected=str(info.shape),
-            got=str(Shape(tensor.shape)),
+            got=str(hr.Shape(tensor.shape)),
         )
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import headrace as hr
 from headrace.errors import HeadraceError, InternalError
 from headrace.graph.proto.types_pb2 import DataType
-from headrace.types import Array, Shape
 from headrace_serving.json_tensor import dump_json
-from headrace_serving.model import Signature, TensorInfo
+from headrace_serving.model import Array, Signature, TensorInfo
 from headrace_serving.predict import format_predict, parse_predict
 from headrace_serving.repository import ModelRepository, ModelSpec, ModelVersion
 
@@ -101,6 +101,6 @@ def _tensor_info(info: TensorInfo) -> dict[str, object]:
     return {"dtype": DataType.Name(info.dtype.number), "tensor_shape": _shape(info.shape), "name": info.name}
 
 
-def _shape(shape: Shape) -> dict[str, object]:
+def _shape(shape: hr.Shape) -> dict[str, object]:
     sizes = ["-1" if size is None else str(size) for size in shape.dims or ()]
     return {"dim": [{"size": size, "name": ""} for size in sizes], "unknown_rank": shape.dims is None}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace_viz import summary
 from headrace_viz.writer import EventWriter
 
-__all__ = ["EventWriter"]
+__all__ = ["EventWriter", "summary"]

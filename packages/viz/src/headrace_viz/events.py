@@ -14,11 +14,14 @@ from typing import SupportsIndex
 
 import numpy as np
 from google.protobuf.message import DecodeError
+from numpy.typing import NDArray
 
 from headrace.errors import DTypeError, InvalidArgumentError, ShapeError
 from headrace.graph.proto.tensor_pb2 import TensorProto, TensorShapeProto
 from headrace.graph.proto.types_pb2 import DT_FLOAT
 from headrace_viz.proto.event_pb2 import Event, SessionLog, SourceMetadata, Summary, SummaryMetadata
+
+SerializedSummary = bytes | NDArray[np.object_]
 
 _FLOAT_BYTES = 4
 _SCALAR_METADATA = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="scalars"))
@@ -60,20 +63,20 @@ def graph_event(wall_time: float, graph_def: bytes) -> bytes:
     return Event(wall_time=wall_time, graph_def=graph_def).SerializeToString()
 
 
-def summary_event(wall_time: float, step: SupportsIndex, summary: bytes) -> bytes:
+def summary_event(wall_time: float, step: SupportsIndex, summary: SerializedSummary) -> bytes:
     """Return the event of a serialised `Summary`, as summary operations give it.
 
     Args:
       wall_time: seconds since the epoch.
       step: training step.
-      summary: a serialised Summary.
+      summary: a serialised Summary, or a string array `[]` of one, as `session.run` gives it.
 
     Raises:
       InvalidArgumentError: `summary` is no serialised Summary, or the step is no 64-bit integer.
     """
     try:
-        parsed = Summary.FromString(summary)
-    except (DecodeError, TypeError) as error:
+        parsed = Summary.FromString(summary.item() if isinstance(summary, np.ndarray) else summary)
+    except (DecodeError, TypeError, ValueError) as error:
         raise InvalidArgumentError(
             "cannot write a summary",
             expected="bytes of a serialised Summary, as a summary operation gives them",

@@ -12,19 +12,61 @@ from headrace.graph.proto.tensor_pb2 import TensorShapeProto
 def graph_view(graph: hr.Graph) -> GraphDef:
     """Return the graph's operations, each with the static shapes of its outputs, which become the labels of edges.
 
+    Attributes that hold tensors are left out: TensorBoard shows none above 1 KB, and weights may take gigabytes.
+
     Args:
       graph: any graph; not changed.
     """
-    return GraphDef(node=[_node(operation) for operation in graph.operations])
+    view = GraphDef(node=[_node(operation) for operation in graph.operations])
+    if graph.library:
+        view.library.ParseFromString(graph.library)
+    return view
 
 
 def _node(operation: hr.Operation) -> NodeDef:
     data = [tensor.op.name if tensor.index == 0 else tensor.name for tensor in operation.inputs]
     control = [f"^{before.name}" for before in operation.control_inputs]
     node = NodeDef(name=operation.name, op=operation.type, input=[*data, *control], device=operation.device)
+    for name, value in operation.attrs.items():
+        shown = _attr(value)
+        if shown is not None:
+            node.attr[name].CopyFrom(shown)
     shapes = [_shape(tensor.shape) for tensor in operation.outputs]
     node.attr["_output_shapes"].CopyFrom(AttrValue(list=AttrValue.ListValue(shape=shapes)))
     return node
+
+
+def _attr(value: object) -> AttrValue | None:
+    match value:
+        case bool():
+            return AttrValue(b=value)
+        case int():
+            return AttrValue(i=value)
+        case float():
+            return AttrValue(f=value)
+        case str():
+            return AttrValue(s=value.encode())
+        case bytes():
+            return AttrValue(s=value)
+        case hr.DType():
+            return AttrValue(type=value.number)  # type: ignore[arg-type]  # the stub wants an enum value
+        case hr.Shape():
+            return AttrValue(shape=_shape(value))
+        case tuple():
+            return _list_attr(value)
+        case _:
+            return None
+
+
+def _list_attr(values: tuple[object, ...]) -> AttrValue | None:
+    shown = AttrValue(list=AttrValue.ListValue())
+    for value in values:
+        item = _attr(value)
+        if item is None or item.HasField("list"):
+            return None
+        field = str(item.WhichOneof("value"))
+        getattr(shown.list, field).append(getattr(item, field))
+    return shown
 
 
 def _shape(shape: hr.Shape) -> TensorShapeProto:

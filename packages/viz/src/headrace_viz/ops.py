@@ -9,26 +9,26 @@ from collections.abc import Sequence
 
 import numpy as np
 from google.protobuf.message import DecodeError
+from numpy.typing import NDArray
 
+import headrace as hr
 from headrace.errors import AlreadyExistsError, InvalidArgumentError, ShapeError
-from headrace.grad.registry import no_gradient
-from headrace.graph import attr
-from headrace.graph.op_def import InferenceContext, register_op
 from headrace.interfaces import OpContext
-from headrace.kernels.registry import register_kernel
-from headrace.types import Array, Shape
 from headrace_viz.proto.event_pb2 import Summary
+
+Strings = NDArray[np.object_]
+"""An array of bytes objects."""
 
 _NOT_DIFFERENTIABLE = "a summary is a record for people, not a number"
 
 
-@register_op(
+@hr.register_op(
     "ScalarSummary",
     inputs={"tags": "string", "values": "T"},
     outputs={"summary": "string"},
-    attrs={"T": attr.ordered},
+    attrs={"T": hr.attr.ordered},
 )
-def _scalar_summary_shape(op: InferenceContext) -> list[Shape]:
+def _scalar_summary_shape(op: hr.InferenceContext) -> list[hr.Shape]:
     """A serialised Summary with one scalar for each tag.
 
     Tags and values have the same shape; the values are stored as float32, NaN and infinities included.
@@ -38,11 +38,11 @@ def _scalar_summary_shape(op: InferenceContext) -> list[Shape]:
         raise ShapeError(
             "tags and values of a summary do not match", expected="equal shapes", got=f"{tags} tags, {values} values"
         )
-    return [Shape([])]
+    return [hr.Shape([])]
 
 
-@register_kernel("ScalarSummary")
-def _scalar_summary(op: OpContext, tags: Array, values: Array) -> Array:
+@hr.register_kernel("ScalarSummary")
+def _scalar_summary(op: OpContext, tags: Strings, values: NDArray[np.generic]) -> Strings:
     if tags.shape != values.shape:
         raise ShapeError(
             f"tags and values of summary '{op.name}' do not match",
@@ -66,19 +66,19 @@ def _text(op: OpContext, tag: bytes) -> str:
         ) from error
 
 
-@register_op(
+@hr.register_op(
     "MergeSummary",
     inputs={"inputs": "N*string"},
     outputs={"summary": "string"},
-    attrs={"N": attr.int(minimum=1)},
+    attrs={"N": hr.attr.int(minimum=1)},
 )
-def _merge_summary_shape(op: InferenceContext) -> list[Shape]:
+def _merge_summary_shape(op: hr.InferenceContext) -> list[hr.Shape]:
     """A serialised Summary with the values of all those in the inputs, which may have any shapes; no tag may repeat."""
-    return [Shape([])]
+    return [hr.Shape([])]
 
 
-@register_kernel("MergeSummary")
-def _merge_summary(op: OpContext, inputs: Sequence[Array]) -> Array:
+@hr.register_kernel("MergeSummary")
+def _merge_summary(op: OpContext, inputs: Sequence[Strings]) -> Strings:
     merged = Summary()
     tags: set[str] = set()
     for data in (data for array in inputs for data in array.ravel().tolist()):
@@ -103,11 +103,11 @@ def _parsed(op: OpContext, data: bytes) -> Summary:
         ) from error
 
 
-def _scalar_string(data: bytes) -> Array:
+def _scalar_string(data: bytes) -> Strings:
     string = np.empty([], object)
     string[()] = data
     return string
 
 
-no_gradient("ScalarSummary", _NOT_DIFFERENTIABLE)
-no_gradient("MergeSummary", _NOT_DIFFERENTIABLE)
+hr.no_gradient("ScalarSummary", _NOT_DIFFERENTIABLE)
+hr.no_gradient("MergeSummary", _NOT_DIFFERENTIABLE)

@@ -15,6 +15,7 @@ import headrace as hr
 from headrace.errors import FailedPreconditionError
 from headrace_viz.event_file import EventFile
 from headrace_viz.events import (
+    SerializedSummary,
     checked_step,
     checked_tag,
     file_version_event,
@@ -123,11 +124,12 @@ class EventWriter:
             for tag, number in numbers:
                 self._append_scalar(now, whole_step, tag, number)
 
-    def summary(self, summary: bytes, step: SupportsIndex) -> None:
+    def summary(self, summary: SerializedSummary, step: SupportsIndex) -> None:
         """Write what a summary operation gave.
 
         Args:
-          summary: a serialised Summary: the value of a `ScalarSummary` or `MergeSummary` operation.
+          summary: a serialised Summary, or a string array `[]` of one: the value of a `ScalarSummary` or `MergeSummary`
+            operation.
           step: training step.
 
         Raises:
