@@ -19,8 +19,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import headrace as hr
 from headrace.errors import DataLossError, NotFoundError
 from headrace_checkpoint.durable import Disk
+from headrace_checkpoint.saver import CheckpointManager
 from headrace_checkpoint.store import CheckpointWarning, read_newest_step, write_step
 
 GRANULE = 64  # bytes that reach the disk together
@@ -174,7 +176,7 @@ def _crash_states(
 
 
 def _arrays(step: int) -> dict[str, np.ndarray]:
-    return {"w": np.random.default_rng(step).normal(size=100), "step": np.array(step)}
+    return {"crash/w": np.random.default_rng(step).normal(size=100), "crash/step": np.array(step)}
 
 
 def _violations(log: list[Call], first: int, folder: Path, samples: int) -> tuple[int, list[str]]:
@@ -232,7 +234,23 @@ def _save(disk: RecordingDisk, step: int) -> None:
     disk.log.append(Call("ack", step=step))
 
 
-HISTORIES: list[Callable[[RecordingDisk], int]] = [_first_save, _next_save, _same_step_again]
+def _retention(disk: RecordingDisk) -> int:
+    """A manager that keeps one step: each save deletes the one before."""
+    variables = [hr.Variable(array, name=name) for name, array in _arrays(0).items()]
+    names = [variable.name for variable in variables]
+    assert names == list(_arrays(0))
+    manager = CheckpointManager(disk.root / "ckpt", 1, variables=variables, disk=disk)
+    start = 0
+    for step in range(3):
+        for variable, array in zip(variables, _arrays(step).values(), strict=True):
+            variable.assign(array)
+        start = len(disk.log)
+        manager.save(None, step)
+        disk.log.append(Call("ack", step=step))
+    return start
+
+
+HISTORIES: list[Callable[[RecordingDisk], int]] = [_first_save, _next_save, _same_step_again, _retention]
 
 
 @pytest.mark.parametrize("history", HISTORIES)

@@ -16,6 +16,7 @@ MANIFEST = Manifest(
     time=1.5,
     tensors={"größe": StoredTensor("float32", (2, 3), (Chunk((0, 0), (2, 3), "shard", "0123abcd"),))},
     files={"shard": StoredFile(88, "deadbeef")},
+    streams={"dropout": (2**64 - 1, 2**127)},
     objects={"epoch": 3, "seeds": [1, {"a": None}]},
     metrics={"loss": 0.25},
 )
@@ -63,6 +64,9 @@ def test_every_flipped_bit_and_every_truncation_is_found() -> None:
         ),
         ("files", {"f": 3}),
         ("files", {"f": {"size": "1", "header_crc32c": ""}}),
+        ("streams", {"a": [1]}),
+        ("streams", {"a": [1, -1]}),
+        ("streams", {"a": 1}),
         ("objects", 3),
         ("metrics", {"a": "b"}),
     ],

@@ -9,10 +9,12 @@ object:
                  "chunks": [{"offset": [0, 0], "shape": [784, 10],
                              "file": "shard-00000-of-00001.safetensors", "crc32c": "1a2b3c4d"}]}},
      "files": {"shard-00000-of-00001.safetensors": {"size": 31576, "header_crc32c": "5e6f7a8b"}},
+     "streams": {"dropout/random_uniform": [81985529216486895, 4096]},
      "objects": {"epoch": 3}, "metrics": {"val_accuracy": 0.97}}
 
 `min_reader` is the oldest version of a reader that understands the file; a tensor's chunks fill it without overlap (a
-writer of version 1 makes one); `objects` is the user's own JSON. Each byte of a step is under some checksum: the
+writer of version 1 makes one); `streams` is where the streams of random numbers stood, key and counter by operation;
+`objects` is the user's own JSON. Each byte of a step is under some checksum: the
 manifest's own, a shard's header's, or a tensor's.
 """
 
@@ -71,6 +73,7 @@ class Manifest:
       time: when it was saved, in seconds since 1970.
       tensors: by name.
       files: the shards, by file name.
+      streams: key and counter of each stream of random numbers, by operation.
       objects: the user's own JSON values, by name.
       metrics: numbers to choose the best step by.
     """
@@ -79,6 +82,7 @@ class Manifest:
     time: float
     tensors: Mapping[str, StoredTensor]
     files: Mapping[str, StoredFile]
+    streams: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     objects: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
 
@@ -98,6 +102,7 @@ class Manifest:
             "files": {
                 name: {"size": file.size, "header_crc32c": file.header_crc32c} for name, file in self.files.items()
             },
+            "streams": dict(self.streams),
             "objects": dict(self.objects),
             "metrics": dict(self.metrics),
         }
@@ -143,6 +148,7 @@ class Manifest:
                 time=float(content["time"]),
                 tensors={name: _tensor_from_json(item) for name, item in content["tensors"].items()},
                 files={name: _file_from_json(item) for name, item in content["files"].items()},
+                streams={name: _stream(item) for name, item in content["streams"].items()},
                 objects=dict(content["objects"].items()),
                 metrics={name: float(value) for name, value in content["metrics"].items()},
             )
@@ -172,6 +178,11 @@ def _file_from_json(item: dict[str, Any]) -> StoredFile:
 
 def _sizes(value: list[Any]) -> tuple[int, ...]:
     return tuple(_number(size) for size in value)
+
+
+def _stream(value: list[Any]) -> tuple[int, int]:
+    key, counter = value
+    return _number(key), _number(counter)
 
 
 def _number(value: Any) -> int:

@@ -40,7 +40,8 @@ class RestoreReport:
       step: the training step they were saved at; None where the format does not say.
       restored: names of the variables that have a stored value now.
       missing: names of variables that the checkpoint has no value for; they keep theirs.
-      unexpected: names in the checkpoint that no variable wanted.
+      unexpected: names in the checkpoint that no variable wanted, and operations with a stored stream of random numbers
+        that the graph does not have.
       wrong_shape: variables whose stored value does not fit, by shape or dtype; they keep theirs.
       objects: the user's objects that were saved with the step.
     """

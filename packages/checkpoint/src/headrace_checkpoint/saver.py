@@ -24,7 +24,8 @@ class Saver:
     """Saves variables to a directory of steps, and restores them.
 
     Args:
-      variables: which ones; None: all of the session's graph, optimiser slots included.
+      variables: which ones; None: all of the session's graph, optimiser slots included, and with them the streams of
+        its random operations, so that an interrupted run goes on as if it had not been.
       disk: whose system calls to use.
 
     Example:
@@ -71,7 +72,17 @@ class Saver:
           OSError: the disk refused; earlier steps are still there.
         """
         values = _read(session, self._of(session))
-        return write_step(directory, step, values, time=time.time(), objects=objects, metrics=metrics, disk=self._disk)
+        streams = session.read_streams() if session is not None and self._variables is None else {}
+        return write_step(
+            directory,
+            step,
+            values,
+            time=time.time(),
+            streams=streams,
+            objects=objects,
+            metrics=metrics,
+            disk=self._disk,
+        )
 
     def restore(
         self,
@@ -100,10 +111,18 @@ class Saver:
         variables = self._of(session)
         values, report = match_variables(variables, arrays, names)
         manifest = stored.manifest
+        streams: dict[str, tuple[int, int]] = {}
+        if session is not None and self._variables is None:
+            operations = {operation.name for operation in session.graph.operations}
+            streams = {name: state for name, state in manifest.streams.items() if name in operations}
+            lost = tuple(sorted(manifest.streams.keys() - streams.keys()))
+            report = dataclasses.replace(report, unexpected=report.unexpected + lost)
         report = dataclasses.replace(report, path=str(stored.path), step=manifest.step, objects=dict(manifest.objects))
         if strict:
             report.raise_unless_complete()
         _write(session, [variable for variable in variables if variable.name in values], values)
+        if session is not None:
+            session.write_streams(streams)
         return report
 
     def _of(self, session: hr.Session | None) -> Sequence[hr.Variable]:

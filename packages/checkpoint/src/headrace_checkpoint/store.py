@@ -85,6 +85,7 @@ def write_step(
     arrays: Mapping[str, ArrayLike],
     *,
     time: float,
+    streams: Mapping[str, tuple[int, int]] | None = None,
     objects: Mapping[str, Any] | None = None,
     metrics: Mapping[str, float] | None = None,
     disk: Disk = DISK,
@@ -96,6 +97,7 @@ def write_step(
       step: the training step, at least 0.
       arrays: name to array.
       time: now, in seconds since 1970.
+      streams: key and counter of each stream of random numbers, by operation.
       objects: JSON values to keep beside the arrays.
       metrics: numbers to choose the best step by.
       disk: whose system calls to use.
@@ -123,6 +125,7 @@ def write_step(
         time=time,
         tensors={name: _describe(array, shard, encoded.crc32c[name]) for name, array in values.items()},
         files={shard: StoredFile(encoded.size, f"{encoded.header_crc32c:08x}")},
+        streams=streams or {},
         objects=objects or {},
         metrics={name: float(value) for name, value in (metrics or {}).items()},
     )
