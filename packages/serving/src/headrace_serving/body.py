@@ -18,7 +18,6 @@ async def read_body(receive: Receive, headers: dict[bytes, bytes], limit: int) -
       receive: the ASGI channel.
       headers: the request's headers, names in lower case.
       limit: most bytes to take.
-
     Raises:
       RequestTooLargeError: the body is longer, or says so.
       BadRequestError: the client went away before its end.
@@ -48,7 +47,6 @@ def decoded(body: bytes, encoding: bytes, limit: int) -> bytes:
       body: as it was sent.
       encoding: value of the header; gzip is inflated, identity and empty mean the body itself.
       limit: most bytes to inflate to.
-
     Raises:
       BadRequestError: the body is no gzip, or damaged.
       RequestTooLargeError: it inflates to more than the limit; no more than that is held.

@@ -36,10 +36,8 @@ def tensor_from_json(value: JsonValue, dtype: hr.DType) -> Array:
     Args:
       value: nested lists whose elements are numbers, true and false, strings, or `{"b64": ...}` for strings.
       dtype: the element type that the signature asks for.
-
     Returns:
       an array of that dtype; strings are an object array of bytes. Numbers beyond float32 become infinities.
-
     Raises:
       BadRequestError: ragged lists, elements of the wrong type, integers beyond the dtype, or bad base64.
       UnsupportedError: the dtype has no JSON form.
@@ -134,7 +132,6 @@ def tensor_to_json(alias: str, tensor: Array) -> object:
     Args:
       alias: name of the output; strings of one whose name ends in `_bytes` are written in base64.
       tensor: any shape.
-
     Raises:
       BadRequestError: the dtype has no JSON form, or a string is not UTF-8 and the output not marked as bytes.
     """

@@ -26,7 +26,6 @@ def parse_json(body: bytes) -> JsonValue:
 
     Args:
       body: UTF-8 text.
-
     Raises:
       BadRequestError: empty, no JSON, nested more than some 1000 deep, or with a number that no float64 holds.
     """

@@ -21,7 +21,6 @@ def listen(host: str, port: int) -> socket.socket:
     Args:
       host: address or name; one with a colon is IPv6.
       port: 0 means any free one.
-
     Raises:
       OSError: the address cannot be had; the text names it.
     """

@@ -36,7 +36,6 @@ def parse_predict(body: bytes, signatures: Mapping[str, Signature]) -> PredictRe
     Args:
       body: the JSON document.
       signatures: signatures of the model by name.
-
     Raises:
       BadRequestError: the document breaks a rule of the protocol or of the signature.
       UnsupportedError: the signature has an input whose dtype has no JSON form.
@@ -173,7 +172,6 @@ def format_predict(outputs: Mapping[str, Array], *, by_row: bool) -> bytes:
     Args:
       outputs: tensors by alias, at least one.
       by_row: answer with `predictions`, one item for each row; else with `outputs`, whole tensors.
-
     Raises:
       BadRequestError: an output has no JSON form; or, by row, outputs have no or different numbers of rows.
     """

@@ -79,7 +79,6 @@ class ModelRepository:
         Args:
           folders: folder by name of the model.
           load_model: loads one exported model.
-
         Raises:
           ModelFolderError: a folder holds no exported model, or none of its versions loads.
         """

@@ -34,7 +34,6 @@ class ModelServer:
         Args:
           spec: which model.
           body: JSON, as TensorFlow Serving takes it.
-
         Raises:
           ServableNotFoundError: no such model or version.
           BadRequestError: the body breaks a rule.

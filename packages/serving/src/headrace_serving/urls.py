@@ -44,7 +44,6 @@ def parse_url(verb: str, path: str) -> Call:
     Args:
       verb: HTTP method.
       path: the path as the client sent it, still percent-encoded, without the query.
-
     Raises:
       BadRequestError: no such call.
 

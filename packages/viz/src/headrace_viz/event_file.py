@@ -33,7 +33,6 @@ class EventFile:
       directory: folder of the run; made if it is missing.
       seconds: time since the epoch, for the name.
       open_file: makes the file, which must not be there yet, for unbuffered writing.
-
     Raises:
       OSError: the folder or the file cannot be made.
     """

@@ -70,7 +70,6 @@ def summary_event(wall_time: float, step: SupportsIndex, summary: SerializedSumm
       wall_time: seconds since the epoch.
       step: training step.
       summary: a serialised Summary, or a string array `[]` of one, as `session.run` gives it.
-
     Raises:
       InvalidArgumentError: `summary` is no serialised Summary, or the step is no 64-bit integer.
     """
@@ -139,7 +138,6 @@ def scalar_bytes(value: object) -> bytes:
     Args:
       value: a real number or an array `[]` or of one element; beyond float32's range it becomes an infinity, as a cast
         would make it.
-
     Raises:
       DTypeError: not a real number.
       ShapeError: an array of more or fewer than one element.

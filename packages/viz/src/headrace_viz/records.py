@@ -68,7 +68,6 @@ def read_records(path: str | os.PathLike[str], *, torn_tail_ok: bool = False) ->
       path: the file.
       torn_tail_ok: a record that the end of the file cuts off ends the iteration instead of raising. A writer that was
         killed leaves such a tail, and so does one that is still at work.
-
     Raises:
       DataLossError: a checksum is wrong; or the file ends inside a record and `torn_tail_ok` is false. The complete
         records before that place have been given out.

@@ -18,10 +18,8 @@ def scalar(tag: str, value: Any, *, name: str | None = None) -> hr.Tensor:
       tag: name of the curve, kept as it is; `/` groups curves.
       value: real number `[]`: a tensor, or what can be made one.
       name: name of the operation; by default the tag with `_` for each character that a name may not have.
-
     Returns:
       string `[]`, a serialised Summary; its value is written by `EventWriter.summary`.
-
     Raises:
       DTypeError: the value is not a real number.
       ShapeError: the value is no scalar.
@@ -46,7 +44,6 @@ def merge(summaries: Sequence[hr.Tensor], *, name: str | None = None) -> hr.Tens
     Args:
       summaries: string tensors of serialised Summaries, at least one; no tag may repeat.
       name: name of the operation.
-
     Returns:
       string `[]`, a serialised Summary.
 

@@ -46,7 +46,6 @@ class EventWriter:
         shown. None shows all.
       flush_seconds: how long a record may wait, in seconds, while others are added.
       clock: gives the time in seconds since the epoch.
-
     Raises:
       OSError: the folder or the file cannot be made.
       InvalidArgumentError: `purge_step` is no 64-bit integer.
@@ -93,7 +92,6 @@ class EventWriter:
           tag: name of the curve, kept as it is; `/` groups curves.
           value: a real number or an array `[]`; stored as float32, NaN and infinities included.
           step: training step; one tag should have one value at a step.
-
         Raises:
           DTypeError: the value is not a real number.
           ShapeError: the value has more or fewer than one element.
@@ -112,7 +110,6 @@ class EventWriter:
         Args:
           values: value by tag, as in `scalar`.
           step: training step.
-
         Raises:
           HeadraceError: as `scalar`; then none of the points is written.
           OSError: the disk is full or gone.
@@ -131,7 +128,6 @@ class EventWriter:
           summary: a serialised Summary, or a string array `[]` of one: the value of a `ScalarSummary` or `MergeSummary`
             operation.
           step: training step.
-
         Raises:
           InvalidArgumentError: `summary` is not such bytes, or the step is no 64-bit integer.
           FailedPreconditionError: the writer is closed.
@@ -148,7 +144,6 @@ class EventWriter:
 
         Args:
           graph: the graph.
-
         Raises:
           FailedPreconditionError: the writer is closed.
           OSError: the disk is full or gone.
