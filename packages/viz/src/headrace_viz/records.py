@@ -37,7 +37,7 @@ def masked_crc32c(data: bytes) -> int:
 
     Example:
       >>> hex(masked_crc32c(b"123456789"))
-      '0xc7911a3a'
+      '0xc78ab0e5'
     """
     crc: int = google_crc32c.value(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
