@@ -23,6 +23,7 @@ from headrace.errors import (
     InvalidArgumentError,
     NotFoundError,
 )
+from headrace_checkpoint.durable import Disk
 from headrace_checkpoint.proto.saved_model_pb2 import SavedModel
 from headrace_checkpoint.saved_model import LoadedModel, load_model, read_saved_model, save_model
 from headrace_checkpoint.tensor_bundle import TensorBundle
@@ -203,6 +204,36 @@ def test_what_cannot_be_exported(tmp_path: Path) -> None:
         model.save(tmp_path / "m")
         with pytest.raises(AlreadyExistsError, match=r"of this name already[^$]*next version"):
             save_model(tmp_path / "m", session, {"f": model.signature})
+
+
+class LoggedDisk(Disk):
+    """Logs which folders are forced to the disk; fails at the n-th file."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.synced: list[str] = []
+
+    def create(self, path: Path) -> int:
+        if self.room == 0:
+            raise OSError(28, "No space left on device")
+        self.room -= 1
+        return super().create(path)
+
+    def sync_directory(self, path: Path) -> None:
+        super().sync_directory(path)
+        self.synced.append(path.name.partition("~")[0])
+
+
+def test_an_export_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+    model = Scale()
+    with hr.Session(model.graph) as session:
+        for room in range(3):
+            with pytest.raises(OSError, match="No space left"):
+                save_model(tmp_path / "m" / "1", session, {"f": model.signature}, disk=LoggedDisk(room))
+            assert list((tmp_path / "m").iterdir()) == []
+        disk = LoggedDisk(3)
+        save_model(tmp_path / "m" / "1", session, {"f": model.signature}, disk=disk)
+    assert disk.synced[-3:] == ["variables", ".tmp-1", "m"]
 
 
 def test_models_that_are_not_there(path: Path, tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ What we add stays inside the format, so any reader still reads the file:
   `{"dtype": ..., "shape": [...]}`: `complex128` is stored as F64 with a last axis of 2 (real, imaginary), `string` as
   U8: all lengths as little-endian uint64, then all bytes.
 
-A file that breaks any rule is refused before anything is allocated for it.
+A file that breaks any rule is refused before anything is allocated for it. Reader and writer stand together here, since
+each rule of the format has a half in both.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ more entry for each slice, under a key that encodes name and place. Shards are t
 Strings are stored as all lengths (varints), the masked checksum of the lengths (as uint32, or uint64 for a giant),
 and all bytes.
 
+Reader and writer stand together here, since each rule of the format has a half in both.
+
 Source: worked out from files that TensorFlow wrote, and checked both ways against it (`nox -s oracle`).
 """
 
