@@ -24,13 +24,13 @@ STAGES: tuple[tuple[str, ...], ...] = (
     ("placement",),
     ("plan",),
     ("runtime",),
-    ("variable", "session", "function"),
+    ("signature", "variable", "session", "function"),
     ("training", "layers", "data", "testing", "cli"),
 )
 LEVEL = {stage: level for level, stages in enumerate(STAGES) for stage in stages}
 USER_LEVEL = ("training", "layers", "data")
 # What code outside core, and core's own user-level library, may import besides `headrace` itself.
-PUBLIC = ("headrace.interfaces", "headrace.errors", "headrace.testing", "headrace.graph.proto")
+PUBLIC = ("headrace.types", "headrace.errors", "headrace.interfaces", "headrace.testing", "headrace.graph.proto")
 SIBLINGS = {"headrace_checkpoint": (), "headrace_serving": ("headrace_checkpoint",), "headrace_viz": ()}
 
 
@@ -70,6 +70,8 @@ def core_fault(module: str, target: str, names: list[str]) -> str | None:
     for there in stage_of(target, names):
         if there == here:
             continue
+        if there not in LEVEL or here not in LEVEL:
+            return "no stage of core"
         if here in USER_LEVEL and there not in USER_LEVEL:
             return None if target in (*PUBLIC, "headrace") else f"{here} uses public names only"
         if LEVEL[there] > LEVEL[here] or {here, there} == {"grad", "passes"}:
