@@ -5,8 +5,13 @@ from headrace.config import Config, config
 from headrace.function import Function, function
 from headrace.grad import array as _array_gradients  # noqa: F401  # registers the rules of the family, as all below
 from headrace.grad import control as _control_gradients  # noqa: F401
+from headrace.grad import conversion as _conversion_gradients  # noqa: F401
+from headrace.grad import joining as _joining_gradients  # noqa: F401
 from headrace.grad import math as _math_gradients  # noqa: F401
+from headrace.grad import padding as _padding_gradients  # noqa: F401
 from headrace.grad import random as _random_gradients  # noqa: F401
+from headrace.grad import reshaping as _reshaping_gradients  # noqa: F401
+from headrace.grad import slicing as _slicing_gradients  # noqa: F401
 from headrace.grad import state as _state_gradients  # noqa: F401
 from headrace.grad import stateless_random as _stateless_random_gradients  # noqa: F401
 from headrace.grad.backprop import explain_gradient, gradients
@@ -21,17 +26,41 @@ from headrace.graph.printer import format_graph
 from headrace.graph.scopes import colocate_with, control_dependencies, device, name_scope
 from headrace.kernels import array as _array_kernels  # noqa: F401
 from headrace.kernels import control as _control_kernels  # noqa: F401
+from headrace.kernels import conversion as _conversion_kernels  # noqa: F401
+from headrace.kernels import joining as _joining_kernels  # noqa: F401
 from headrace.kernels import math as _math_kernels  # noqa: F401
+from headrace.kernels import padding as _padding_kernels  # noqa: F401
 from headrace.kernels import random as _random_kernels  # noqa: F401
+from headrace.kernels import reshaping as _reshaping_kernels  # noqa: F401
+from headrace.kernels import slicing as _slicing_kernels  # noqa: F401
 from headrace.kernels import state as _state_kernels  # noqa: F401
 from headrace.kernels import stateless_random as _stateless_random_kernels  # noqa: F401
 from headrace.kernels.registry import register_kernel
 from headrace.ops import random
 from headrace.ops import state as _state_ops  # noqa: F401
-from headrace.ops.array import cast, placeholder
+from headrace.ops.array import (
+    arange,
+    full,
+    full_like,
+    linspace,
+    one_hot,
+    ones,
+    ones_like,
+    placeholder,
+    placeholder_with_default,
+    rank,
+    shape,
+    size,
+    zeros,
+    zeros_like,
+)
 from headrace.ops.control import group, identity, stop_gradient
+from headrace.ops.conversion import bitcast, cast, check_numerics, ensure_shape
 from headrace.ops.indexed_slices import IndexedSlices
+from headrace.ops.joining import concat, split, stack, unstack
 from headrace.ops.math import add, multiply
+from headrace.ops.padding import pad
+from headrace.ops.reshaping import broadcast_to, expand_dims, permute_dims, reshape, squeeze, tile, transpose
 from headrace.runtime.trace import Trace
 from headrace.session import PendingStep, Session
 from headrace.signature import Signature

@@ -134,10 +134,10 @@ def _convert_one(op_def: OpDef, argument: ArgSpec, value: TensorLike, inferred: 
 def _preferred(op_def: OpDef, argument: ArgSpec, value: TensorLike) -> DType | None:
     """The default of the type attr, if a Python value may take it (an index given as a Python int becomes int32)."""
     spec: AttrSpec | None = op_def.attrs.get(argument.type_attr or "")
-    if spec is None or not isinstance(spec.default, DType) or hasattr(value, "dtype"):
+    if spec is None or not isinstance(spec.default, DType) or hasattr(value, "dtype") or _is_symbolic(value):
         return None
-    natural = as_array(value, None).dtype
-    return spec.default if as_dtype(natural).kind == spec.default.kind else None
+    natural = as_array(value, None)
+    return spec.default if not natural.size or as_dtype(natural.dtype).kind == spec.default.kind else None
 
 
 def convert_to_tensor(value: TensorLike, dtype: DType | None = None) -> Tensor:

@@ -1,4 +1,4 @@
-"""NumPy kernels of the array family."""
+"""NumPy kernels that create tensors and tell about them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,101 @@ import numpy as np
 
 from headrace.interfaces import OpContext
 from headrace.kernels.registry import register_kernel
-from headrace.types import Array
+from headrace.ops.array import lin_space_length, one_hot_axis, one_hot_depth, range_length
+from headrace.ops.shapes import checked_sizes
+from headrace.types import Array, string
 
 
-@register_kernel("Cast", aliases=[0])
-def _cast(op: OpContext, x: Array) -> Array:
-    return np.asarray(x).astype(op.attr("DstT").array_type, copy=False)
+@register_kernel("PlaceholderWithDefault", aliases=[0])
+def _placeholder_with_default(op: OpContext, default: Array) -> Array:
+    return default
+
+
+@register_kernel("Shape")
+def _shape(op: OpContext, x: Array) -> Array:
+    return np.array(np.shape(x), op.attr("out_type").array_type)
+
+
+@register_kernel("ShapeN")
+def _shape_n(op: OpContext, inputs: list[Array]) -> list[Array]:
+    return [np.array(np.shape(x), op.attr("out_type").array_type) for x in inputs]
+
+
+@register_kernel("Size")
+def _size(op: OpContext, x: Array) -> Array:
+    return np.array(np.asarray(x).size, op.attr("out_type").array_type)
+
+
+@register_kernel("Rank")
+def _rank(op: OpContext, x: Array) -> Array:
+    return np.array(np.asarray(x).ndim, np.int32)
+
+
+@register_kernel("Fill", takes_out=True)
+def _fill(op: OpContext, dims: Array, value: Array, out: Array | None = None) -> Array:
+    sizes = checked_sizes(dims)
+    if out is None:
+        out = np.empty(sizes, np.asarray(value).dtype)
+    out[...] = value
+    return out
+
+
+@register_kernel("ZerosLike", takes_out=True)
+def _zeros_like(op: OpContext, x: Array, out: Array | None = None) -> Array:
+    if out is None:
+        empty = b"" if op.attr("T") is string else 0
+        return np.full(np.shape(x), empty, np.asarray(x).dtype)
+    out.fill(0)
+    return out
+
+
+@register_kernel("OnesLike", takes_out=True)
+def _ones_like(op: OpContext, x: Array, out: Array | None = None) -> Array:
+    if out is None:
+        return np.ones(np.shape(x), np.asarray(x).dtype)
+    out.fill(1)
+    return out
+
+
+@register_kernel("Range")
+def _range(op: OpContext, start: Array, limit: Array, delta: Array) -> Array:
+    """Integers are exact. Floats are start + i * delta, each rounded once: adding delta again and again would drift."""
+    dtype = op.attr("Tidx")
+    count = range_length(start, limit, delta)
+    checked_sizes([count])
+    if dtype.is_integer:
+        first, step = int(np.asarray(start).reshape(())), int(np.asarray(delta).reshape(()))
+        return (
+            np.array(first + step * np.arange(count, dtype=object), dtype.array_type)
+            if _is_wide(first, step, count)
+            else (first + step * np.arange(count, dtype=np.int64)).astype(dtype.array_type)
+        )
+    first, step = (np.asarray(value).astype(np.float64).reshape(()) for value in (start, delta))
+    return (first + step * np.arange(count)).astype(dtype.array_type)
+
+
+def _is_wide(first: int, step: int, count: int) -> bool:
+    """True if some number on the way does not fit int64."""
+    last = first + step * max(count - 1, 0)
+    return not all(-(2**63) <= number < 2**63 for number in (first, step, last, last - first))
+
+
+@register_kernel("LinSpace")
+def _lin_space(op: OpContext, start: Array, stop: Array, num: Array) -> Array:
+    count = lin_space_length(num)
+    first, last = (np.asarray(value).astype(np.float64).reshape(()) for value in (start, stop))
+    return np.linspace(first, last, count).astype(op.attr("T").array_type)
+
+
+@register_kernel("OneHot")
+def _one_hot(op: OpContext, indices: Array, depth: Array, on_value: Array, off_value: Array) -> Array:
+    indices = np.asarray(indices)
+    count = one_hot_depth(depth)
+    axis = one_hot_axis(op.attr("axis"), indices.ndim)
+    shape = checked_sizes((*indices.shape[:axis], count, *indices.shape[axis:]))
+    result = np.empty(shape, np.asarray(on_value).dtype)
+    result[...] = off_value
+    along = np.moveaxis(result, axis, -1)
+    valid = (indices >= 0) & (indices < count)
+    along[(*np.nonzero(valid), indices[valid])] = on_value
+    return result

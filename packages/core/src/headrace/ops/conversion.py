@@ -1,0 +1,175 @@
+"""Operations that give the same elements another type, or check what the elements are."""
+
+from __future__ import annotations
+
+from headrace import types
+from headrace.errors import ShapeError
+from headrace.graph import attr
+from headrace.graph.apply import TensorLike, apply_op
+from headrace.graph.op_def import InferenceContext, register_op
+from headrace.graph.operation import Tensor
+from headrace.types import DType, DTypeLike, Shape, ShapeLike, as_dtype, as_shape
+
+__all__ = ["bitcast", "cast", "check_numerics", "ensure_shape"]
+
+
+@register_op(
+    "Cast",
+    inputs={"x": "SrcT"},
+    outputs={"y": "DstT"},
+    attrs={
+        "SrcT": attr.type(*types.COMPUTABLE),
+        "DstT": attr.type(*types.COMPUTABLE),
+        "Truncate": attr.bool(False),
+    },
+)
+def _cast_shape(op: InferenceContext) -> list[Shape]:
+    """The values converted to another element type."""
+    return [op.inputs[0].shape]
+
+
+_SIZED = tuple(dtype for dtype in types.COMPUTABLE if dtype is not types.bool)
+
+
+@register_op(
+    "Bitcast",
+    inputs={"input": "T"},
+    outputs={"output": "type"},
+    attrs={"T": attr.type(*_SIZED), "type": attr.type(*_SIZED)},
+)
+def _bitcast_shape(op: InferenceContext) -> list[Shape]:
+    """The same bytes read as another element type; a last axis appears or disappears where the sizes differ."""
+    source, target = op.inputs[0].dtype, op.attr("type")
+    return [bitcast_shape(op.inputs[0].shape, source, target)]
+
+
+def bitcast_shape(shape: Shape, source: DType, target: DType) -> Shape:
+    """The shape after `Bitcast`.
+
+    Raises:
+      ShapeError: elements must be joined and the last axis does not hold exactly the pieces of one.
+    """
+    if source.size == target.size or shape.dims is None:
+        return shape
+    if source.size > target.size:
+        return Shape((*shape.dims, source.size // target.size))
+    pieces = target.size // source.size
+    if not shape.dims or shape.dims[-1] not in (None, pieces):
+        raise ShapeError(
+            f"{source} cannot be read as the wider {target}", expected=f"a last axis of size {pieces}", got=str(shape)
+        )
+    return Shape(shape.dims[:-1])
+
+
+@register_op(
+    "CheckNumerics",
+    inputs={"tensor": "T"},
+    outputs={"output": "T"},
+    attrs={"T": attr.floating, "message": attr.string()},
+    stateful=True,
+)
+def _check_numerics_shape(op: InferenceContext) -> list[Shape]:
+    """The input, unchanged; an error if an element is NaN or infinite."""
+    return [op.inputs[0].shape]
+
+
+@register_op("EnsureShape", inputs={"input": "T"}, outputs={"output": "T"}, attrs={"shape": attr.shape()})
+def _ensure_shape_shape(op: InferenceContext) -> list[Shape]:
+    """The input, unchanged; an error if its shape contradicts the stated one."""
+    stated: Shape = op.attr("shape")
+    check_ensured(stated, op.inputs[0].shape)
+    return [stated.merge(op.inputs[0].shape)]
+
+
+def check_ensured(stated: Shape, given: Shape) -> None:
+    """Raise ShapeError if `given` contradicts `stated`."""
+    if not stated.is_compatible_with(given):
+        raise ShapeError("the tensor has another shape than was ensured", expected=str(stated), got=str(given))
+
+
+def cast(x: TensorLike, dtype: DTypeLike, *, name: str | None = None) -> Tensor:
+    """`x` with its elements converted to `dtype`.
+
+    Floats become integers by truncation towards zero. What does not fit has one defined value on every backend: int32 and int64
+    take their lowest value for NaN, infinities and numbers beyond their range; int8, int16, uint8 and uint16 keep the low bits of
+    the int32 result, uint32 and uint64 those of the int64 result (uint64 converts up to 2**64 exactly). Complex numbers keep their
+    real part. Anything but zero is true.
+
+    Args:
+      x: any numeric or bool dtype, any shape.
+      dtype: the new element type.
+      name: the operation's name.
+    Returns:
+      The same shape.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default() as graph:
+      ...     y = hr.cast([1.7, -1.7], hr.int32)
+      >>> print(hr.Session(graph).run(y))
+      [ 1 -1]
+    """
+    result: Tensor = apply_op("Cast", x, DstT=as_dtype(dtype), name=name)
+    return result
+
+
+def bitcast(x: TensorLike, dtype: DTypeLike, *, name: str | None = None) -> Tensor:
+    """The bytes of `x` read as another element type.
+
+    Args:
+      x: any numeric dtype, `[...]`.
+      dtype: the new element type.
+      name: the operation's name.
+    Returns:
+      The same shape where the elements have the same size; `[..., pieces]` where they become smaller; where they become larger
+      the last axis must hold the pieces of one element and disappears.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default() as graph:
+      ...     bits = hr.bitcast(1.0, hr.uint32)
+      >>> print(hex(hr.Session(graph).run(bits)))
+      0x3f800000
+    """
+    result: Tensor = apply_op("Bitcast", x, type=as_dtype(dtype), name=name)
+    return result
+
+
+def check_numerics(x: TensorLike, message: str, *, name: str | None = None) -> Tensor:
+    """`x`, unchanged; the step fails if an element is NaN or infinite. Its gradient is checked in the same way.
+
+    Args:
+      x: floating, any shape.
+      message: what the error begins with.
+      name: the operation's name.
+    Raises:
+      InvalidArgumentError: when it runs and finds such an element; the text counts them.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default() as graph:
+      ...     y = hr.check_numerics([1.0, 2.0], "activations")
+      >>> print(hr.Session(graph).run(y))
+      [1. 2.]
+    """
+    result: Tensor = apply_op("CheckNumerics", x, message=message, name=name)
+    return result
+
+
+def ensure_shape(x: TensorLike, shape: ShapeLike, *, name: str | None = None) -> Tensor:
+    """`x`, unchanged, known to have the given shape from here on; the step fails if it does not.
+
+    Args:
+      x: any dtype and shape.
+      shape: the stated shape; None as a whole or as a size means unknown.
+      name: the operation's name.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default():
+      ...     x = hr.placeholder(hr.float32)
+      ...     print(hr.ensure_shape(x, [None, 3]).shape)
+      [?, 3]
+    """
+    result: Tensor = apply_op("EnsureShape", x, shape=as_shape(shape), name=name)
+    return result

@@ -1,0 +1,154 @@
+"""Axes and sizes: the checks that the shape functions and the kernels of many operations share.
+
+A shape function that knows the values and a kernel that sees them must refuse the same inputs with the same words, so both call
+these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import SupportsIndex
+
+import numpy as np
+
+from headrace.errors import InvalidArgumentError, ShapeError
+from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
+from headrace.graph.operation import Tensor
+from headrace.types import Array, Shape, int32
+
+__all__ = [
+    "checked_sizes",
+    "normalize_axes",
+    "normalize_axis",
+    "reshaped",
+    "scalar_of",
+    "shape_tensor",
+    "static_axis",
+]
+
+_MAX_ELEMENTS = 2**63 - 1
+
+
+def scalar_of(value: Array, what: str) -> int:
+    """The integer in an array that must hold a single one.
+
+    Raises:
+      ShapeError: it holds several, or none.
+    """
+    value = np.asarray(value)
+    if value.size != 1 or value.ndim > 1:
+        raise ShapeError(f"{what} must be a scalar", expected="shape []", got=str(list(value.shape)))
+    return int(value.reshape(())[()])
+
+
+def normalize_axis(axis: SupportsIndex, rank: int, *, what: str = "axis") -> int:
+    """`axis` as a number in `[0, rank)`; negative ones count from the end.
+
+    Raises:
+      ShapeError: it is out of range.
+    """
+    number = axis.__index__()
+    if not -rank <= number < rank:
+        raise ShapeError(f"{what} is out of range", expected=f"{-rank} <= {what} < {rank}", got=str(number))
+    return number + rank if number < 0 else number
+
+
+def normalize_axes(axes: Iterable[SupportsIndex], rank: int, *, what: str = "axis") -> tuple[int, ...]:
+    """Several different axes, each as `normalize_axis`.
+
+    Raises:
+      ShapeError: one is out of range, or two are the same.
+    """
+    given = tuple(axes)
+    numbers = tuple(normalize_axis(axis, rank, what=what) for axis in given)
+    if len(set(numbers)) != len(numbers):
+        raise ShapeError(
+            f"{what} is given twice", expected="different axes", got=str([axis.__index__() for axis in given])
+        )
+    return numbers
+
+
+def static_axis(value: Array | None, rank: int | None, what: str = "axis") -> int | None:
+    """The axis that a constant input names, or None where the value or the rank is not known while the graph is built."""
+    if value is None:
+        return None
+    axis = scalar_of(value, what)
+    return None if rank is None else normalize_axis(axis, rank, what=what)
+
+
+def checked_sizes(sizes: Array | Sequence[int]) -> tuple[int, ...]:
+    """A vector of sizes (or, as in TensorFlow, a single size) as a tuple.
+
+    Raises:
+      ShapeError: it is not a vector, a size is negative, or there are more elements than memory can number.
+    """
+    array = np.asarray(sizes)
+    if array.ndim > 1:
+        raise ShapeError("a shape must be a vector", expected="shape [rank]", got=str(list(array.shape)))
+    numbers = tuple(int(size) for size in array.reshape(-1))
+    if any(size < 0 for size in numbers):
+        raise ShapeError("a size is negative", expected="sizes >= 0", got=str(list(numbers)))
+    total = 1
+    for size in numbers:
+        total *= max(size, 1)
+    if total > _MAX_ELEMENTS // 16:
+        raise ShapeError(
+            "the shape has too many elements", expected="fewer than 2**59 elements", got=str(list(numbers))
+        )
+    return numbers
+
+
+def reshaped(shape: Sequence[int], sizes: Sequence[int]) -> tuple[int, ...]:
+    """The shape that elements of `shape` take under `sizes`, of which one may be -1: what is left over.
+
+    Where `sizes` contains a zero, the -1 counts the non-zero sizes of `shape` only, as in TensorFlow.
+
+    Raises:
+      ShapeError: the numbers of elements differ, or two sizes are negative.
+    """
+    wanted = [int(size) for size in sizes]
+    unknown = [index for index, size in enumerate(wanted) if size == -1]
+    if len(unknown) > 1 or any(size < -1 for size in wanted):
+        raise ShapeError("a shape may have one -1 and no other negative size", expected="sizes >= 0", got=str(wanted))
+    if unknown:
+        known = [size for size in wanted if size != -1]
+        counted = [size for size in shape if size or 0 not in known]
+        divisor = _product(size for size in known if size)
+        wanted[unknown[0]] = _product(counted) // divisor
+    if _product(wanted) != _product(shape):
+        raise ShapeError(
+            "the number of elements differs",
+            expected=f"{_product(shape)} elements, as {list(shape)} has",
+            got=f"shape {[int(size) for size in sizes]}",
+        )
+    return tuple(wanted)
+
+
+def _product(sizes: Iterable[int]) -> int:
+    total = 1
+    for size in sizes:
+        total *= size
+    return total
+
+
+def shape_tensor(shape: TensorLike) -> Tensor:
+    """A vector of sizes from what a user may write: an int, a `Shape`, a tensor, or a sequence of ints and scalar tensors.
+
+    Args:
+      shape: see above.
+    Returns:
+      An int32 or int64 vector.
+    Raises:
+      InvalidArgumentError: a size is not an integer.
+    """
+    if isinstance(shape, Shape):
+        return convert_to_tensor(shape.as_tuple(), int32)
+    if isinstance(shape, (list, tuple)) and not shape:
+        return convert_to_tensor([], int32)
+    tensor = convert_to_tensor(shape)
+    if not tensor.dtype.is_integer:
+        raise InvalidArgumentError("a size must be an integer", expected="int32 or int64", got=repr(shape))
+    if tensor.shape.rank == 0:
+        vector: Tensor = apply_op("ExpandDims", tensor, 0)
+        return vector
+    return tensor

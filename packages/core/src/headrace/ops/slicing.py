@@ -1,0 +1,458 @@
+"""Slices of tensors, and what `x[...]` means."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from headrace import types
+from headrace.errors import InvalidArgumentError, ShapeError, UnimplementedError
+from headrace.graph import attr
+from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
+from headrace.graph.op_def import InferenceContext, register_op
+from headrace.graph.operation import Tensor
+from headrace.graph.operators import overload_operator
+from headrace.types import Array, Shape
+
+__all__ = ["getitem"]
+
+
+@register_op(
+    "Slice",
+    inputs={"input": "T", "begin": "Index", "size": "Index"},
+    outputs={"output": "T"},
+    attrs={"Index": attr.type(types.int32, types.int64)},
+)
+def _slice_shape(op: InferenceContext) -> list[Shape]:
+    """size[i] elements from begin[i] on along each axis i; a size of -1 means all that follow."""
+    begin, size = op.constant(1), op.constant(2)
+    known = op.inputs[0].shape.rank
+    lengths = [spec.shape[0] for spec in op.inputs[1:] if spec.shape.rank == 1]
+    rank = next((length for length in (known, *lengths) if length is not None), None)
+    if rank is None:
+        return [Shape()]
+    dims = op.inputs[0].shape.with_rank(rank)
+    if size is None:
+        return [op.constant_shape(2).merge(Shape([None] * rank))]
+    starts: Sequence[int | None] = [None] * rank if begin is None else slice_vector(begin, rank, "begin")
+    return [
+        Shape(
+            sliced_size(axis, total, start, count)
+            for axis, (total, start, count) in enumerate(
+                zip(dims, starts, slice_vector(size, rank, "size"), strict=True)
+            )
+        )
+    ]
+
+
+def slice_vector(values: Array, rank: int, what: str) -> list[int]:
+    """`begin` or `size` of a `Slice` as integers, one for each axis."""
+    given = np.asarray(values)
+    if given.shape != (rank,):
+        raise ShapeError(
+            f"{what} must have one number for each axis", expected=f"{rank} numbers", got=str(given.tolist())
+        )
+    return [int(value) for value in given]
+
+
+def sliced_size(axis: int, total: int | None, start: int | None, count: int) -> int | None:
+    """The size of one axis after a `Slice`, or None where it is not known.
+
+    Raises:
+      ShapeError: the slice leaves the axis.
+    """
+    bounds = f"{start if start is not None else '?'} + {count} along axis {axis}"
+    if (start is not None and start < 0) or count < -1:
+        raise ShapeError("a slice must start within the tensor", expected="begin >= 0 and size >= -1", got=bounds)
+    if start is None or total is None:
+        return None if count == -1 else count
+    size = total - start if count == -1 else count
+    if size < 0 or start + size > total:
+        raise ShapeError("a slice leaves the tensor", expected=f"begin + size <= {total}", got=bounds)
+    return size
+
+
+@dataclass(frozen=True, slots=True)
+class SliceEntry:
+    """What a `StridedSlice` does with one axis of its input, or of its output.
+
+    Attributes:
+      axis: the input's axis, or None for a new axis of size 1.
+      position: which element of begin, end and strides tells how, or None for the whole axis.
+      single: one element is taken and the axis disappears.
+      from_start: begin is ignored: the slice starts at the end it comes from.
+      to_end: end is ignored.
+    """
+
+    axis: int | None
+    position: int | None = None
+    single: bool = False
+    from_start: bool = False
+    to_end: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SliceMasks:
+    """The five masks of a `StridedSlice`; bit i speaks of element i of begin, end and strides. Of several bits the first of
+    ellipsis, new axis and single counts."""
+
+    begin: int
+    end: int
+    ellipsis: int
+    new_axis: int
+    shrink_axis: int
+
+    @classmethod
+    def of(cls, op: Any) -> SliceMasks:
+        """The masks among the attributes of an operation."""
+        return cls(*(op.attr(f"{name}_mask") for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")))
+
+    def entries(self, count: int, rank: int) -> list[SliceEntry]:
+        """What a slice with `count` elements of begin does to a tensor of `rank` axes.
+
+        Raises:
+          ShapeError: it speaks of more axes than there are, or has two ellipses.
+        """
+        ellipses = [index for index in range(count) if self.ellipsis >> index & 1]
+        if len(ellipses) > 1:
+            raise ShapeError(
+                "a slice may have one ellipsis", expected="one bit in ellipsis_mask", got=str(len(ellipses))
+            )
+        new = [index for index in range(count) if self.new_axis >> index & 1 and index not in ellipses]
+        taken = count - len(ellipses) - len(new)
+        if taken > rank:
+            raise ShapeError(
+                "a slice has too many indices", expected=f"at most {rank}, one for each axis", got=str(taken)
+            )
+        entries: list[SliceEntry] = []
+        axis = 0
+        for index in range(count):
+            if index in ellipses:
+                entries += [SliceEntry(axis + offset) for offset in range(rank - taken)]
+                axis += rank - taken
+            elif index in new:
+                entries.append(SliceEntry(None))
+            else:
+                entries.append(self._entry(axis, index))
+                axis += 1
+        return entries + [SliceEntry(rest) for rest in range(axis, rank)]
+
+    def _entry(self, axis: int, index: int) -> SliceEntry:
+        bits = (mask >> index & 1 == 1 for mask in (self.shrink_axis, self.begin, self.end))
+        return SliceEntry(axis, index, *bits)
+
+
+def entry_index(
+    entry: SliceEntry,
+    begin: Sequence[int | None],
+    end: Sequence[int | None],
+    strides: Sequence[int | None],
+    size: int | None,
+) -> int | slice | None:
+    """One part of a NumPy index; None where something that decides it is not known.
+
+    Raises:
+      ShapeError: the stride is zero, or a single element is out of range.
+    """
+    position = entry.position
+    if position is None:
+        return slice(None)
+    first, last, step = begin[position], end[position], strides[position]
+    if step == 0:
+        raise ShapeError("a stride is zero", expected="strides != 0", got=f"strides {list(strides)}")
+    if entry.single:
+        if step is not None and step < 0:
+            raise ShapeError("a single index needs a positive stride", expected="stride 1", got=str(step))
+        if first is not None and size is not None and not -size <= first < size:
+            raise ShapeError(
+                f"an index is out of range along axis {entry.axis}",
+                expected=f"{-size} <= index < {size}",
+                got=str(first),
+            )
+        return first
+    if step is None or (first is None and not entry.from_start) or (last is None and not entry.to_end):
+        return None
+    return slice(None if entry.from_start else first, None if entry.to_end else last, step)
+
+
+def numpy_index(masks: SliceMasks, begin: Array, end: Array, strides: Array, shape: Sequence[int]) -> tuple[Any, ...]:
+    """The NumPy index that takes what a `StridedSlice` takes from a tensor of `shape`.
+
+    Raises:
+      ShapeError: the vectors have different lengths, or as `SliceMasks.entries` and `entry_index`.
+    """
+    lists = [_bounds(values) for values in (begin, end, strides)]
+    check_bounds([Shape([len(values)]) for values in lists])
+    entries = masks.entries(len(lists[0]), len(shape))
+    index = [
+        np.newaxis if entry.axis is None else entry_index(entry, lists[0], lists[1], lists[2], shape[entry.axis])
+        for entry in entries
+    ]
+    return (*index, ...)
+
+
+def _bounds(values: Array) -> list[int | None]:
+    given = np.asarray(values)
+    if given.ndim != 1:
+        raise ShapeError("begin, end and strides must be vectors", expected="shape [n]", got=str(list(given.shape)))
+    return [int(value) for value in given]
+
+
+def check_bounds(shapes: Sequence[Shape]) -> int | None:
+    """The common length of begin, end and strides, or None where it is not known.
+
+    Raises:
+      ShapeError: they are not vectors of one length.
+    """
+    merged = Shape([None])
+    for shape in shapes:
+        if not merged.is_compatible_with(shape):
+            raise ShapeError(
+                "begin, end and strides must be vectors of one length",
+                expected="shape [n] each",
+                got=" and ".join(str(item) for item in shapes),
+            )
+        merged = merged.merge(shape)
+    return merged[0]
+
+
+_MASKS = {
+    "begin_mask": attr.int(0),
+    "end_mask": attr.int(0),
+    "ellipsis_mask": attr.int(0),
+    "new_axis_mask": attr.int(0),
+    "shrink_axis_mask": attr.int(0),
+}
+
+
+@register_op(
+    "StridedSlice",
+    inputs={"input": "T", "begin": "Index", "end": "Index", "strides": "Index"},
+    outputs={"output": "T"},
+    attrs={"Index": attr.type(types.int16, types.int32, types.int64), **_MASKS},
+)
+def _strided_slice_shape(op: InferenceContext) -> list[Shape]:
+    """Every strides[i]-th element from begin[i] to before end[i] along each axis i, as Python's slices take them."""
+    return [_sliced_shape(op, op.inputs[0].shape, first=1)]
+
+
+def _sliced_shape(op: InferenceContext, shape: Shape, first: int) -> Shape:
+    """The shape of a strided slice of a tensor of `shape`; begin, end and strides are the inputs from `first` on."""
+    count = check_bounds([spec.shape for spec in op.inputs[first : first + 3]])
+    if count is None or shape.dims is None:
+        return Shape()
+    begin, end, strides = (_known_bounds(op, first + offset, count) for offset in range(3))
+    sizes: list[int | None] = []
+    for entry in SliceMasks.of(op).entries(count, len(shape.dims)):
+        if entry.axis is None:
+            sizes.append(1)
+            continue
+        size = shape.dims[entry.axis]
+        index = entry_index(entry, begin, end, strides, size)
+        if not entry.single:
+            whole = isinstance(index, slice) and entry.position is None
+            known = isinstance(index, slice) and size is not None
+            sizes.append(size if whole else len(range(*index.indices(size))) if known else None)  # type: ignore[union-attr]
+    return Shape(sizes)
+
+
+def _known_bounds(op: InferenceContext, index: int, count: int) -> Sequence[int | None]:
+    """What is known of a vector of bounds; of one known in part, only the non-negative elements are."""
+    values = op.constant(index)
+    if values is not None:
+        return [int(value) for value in values]
+    partial = op.constant_shape(index).dims
+    return [None] * count if partial is None else partial
+
+
+@register_op(
+    "StridedSliceGrad",
+    inputs={"shape": "Index", "begin": "Index", "end": "Index", "strides": "Index", "dy": "T"},
+    outputs={"output": "T"},
+    attrs={"Index": attr.type(types.int32, types.int64), **_MASKS},
+)
+def _strided_slice_grad_shape(op: InferenceContext) -> list[Shape]:
+    """Zeros of `shape` with `dy` where `StridedSlice` would have taken its elements."""
+    shape = op.constant_shape(0)
+    taken = _sliced_shape(op, shape, first=1)
+    check_slice_gradient(taken, op.inputs[4].shape)
+    return [shape]
+
+
+def check_slice_gradient(taken: Shape, given: Shape) -> None:
+    """Raise ShapeError unless the gradient has the shape of the slice."""
+    if not taken.is_compatible_with(given):
+        raise ShapeError("dy does not fit the slice", expected=str(taken), got=str(given))
+
+
+@overload_operator("getitem")
+def getitem(x: TensorLike, key: Any, *, name: str | None = None) -> Tensor:
+    """`x[key]` as in NumPy.
+
+    Args:
+      x: any dtype and shape.
+      key: an int, slice, None (a new axis), Ellipsis or scalar integer tensor, or a tuple of these; bounds may be tensors.
+        Beside slices, one list of ints or integer array or tensor picks rows along its axis. A bool array or tensor alone picks the
+        elements (or rows) where it is true.
+      name: the operation's name.
+    Raises:
+      ShapeError: more indices than axes, or one that is out of range.
+      InvalidArgumentError: an index of another type.
+      UnimplementedError: several lists of indices, or a list beside ints: use `hr.gather_nd`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default() as graph:
+      ...     x = hr.reshape(hr.arange(6), [2, 3])
+      ...     y = x[::-1, None, 1:]
+      >>> print(hr.Session(graph).run(y))
+      [[[4 5]]
+      <BLANKLINE>
+       [[1 2]]]
+    """
+    tensor = convert_to_tensor(x)
+    parts = key if isinstance(key, tuple) else (key,)
+    lists = [index for index, part in enumerate(parts) if _is_list(part)]
+    if not lists:
+        return _strided_slice(tensor, parts, name)
+    chosen = parts[lists[0]]
+    if _is_mask(chosen):
+        return _masked(tensor, parts, chosen, name)
+    if len(lists) > 1 or any(_is_single(part) for part in parts):
+        raise UnimplementedError(
+            "this combination of indices is not supported",
+            expected="one list of indices beside slices, or ints beside slices",
+            got=repr(key),
+            hint="hr.gather_nd picks elements by several indices at once",
+        )
+    return _gathered(tensor, parts, lists[0], chosen, name)
+
+
+def _is_list(part: Any) -> bool:
+    if isinstance(part, (list, np.ndarray)):
+        return np.ndim(part) > 0 or _is_mask(part)
+    return isinstance(part, Tensor) and (part.shape.rank != 0 or part.dtype is types.bool)
+
+
+def _is_mask(part: Any) -> bool:
+    return (part.dtype is types.bool) if isinstance(part, Tensor) else np.asarray(part).dtype == np.bool_
+
+
+def _is_single(part: Any) -> bool:
+    return part is not None and part is not Ellipsis and not isinstance(part, slice) and not _is_list(part)
+
+
+def _masked(tensor: Tensor, parts: Sequence[Any], mask: Any, name: str | None) -> Tensor:
+    if len(parts) > 1:
+        raise UnimplementedError(
+            "a bool mask beside other indices is not supported",
+            expected="x[mask]",
+            got=f"{len(parts)} indices",
+            hint="index twice, or use hr.boolean_mask(x, mask, axis=...)",
+        )
+    positions: Tensor = apply_op("Where", mask)
+    result: Tensor = apply_op("GatherNd", tensor, positions, name=name)
+    return result
+
+
+def _gathered(tensor: Tensor, parts: Sequence[Any], position: int, indices: Any, name: str | None) -> Tensor:
+    """Take the slices first, with the listed axis whole, then the rows along that axis."""
+    sliced = _strided_slice(tensor, [*parts[:position], slice(None), *parts[position + 1 :]], None)
+    axis = position
+    if Ellipsis in [part for part in parts[:position] if not isinstance(part, slice)]:
+        axis = position - len(parts)
+    chosen = _from_start(sliced, axis, indices)
+    result: Tensor = apply_op("GatherV2", sliced, chosen, axis, name=name)
+    return result
+
+
+def _from_start(tensor: Tensor, axis: int, indices: Any) -> Tensor:
+    """Indices without negative ones, which count from the end; those of a tensor are taken as they are."""
+    if isinstance(indices, Tensor):
+        return indices
+    numbers = np.asarray(indices)
+    if numbers.dtype.kind not in "iu":
+        raise _wrong_index(indices)
+    chosen = convert_to_tensor(numbers.astype(np.int32) if isinstance(indices, list) else numbers)
+    if not numbers.size or numbers.min() >= 0:
+        return chosen
+    size: Tensor = apply_op("Shape", tensor, out_type=chosen.dtype)[axis]
+    moved = np.where(numbers < 0, 1, 0).astype(chosen.dtype.array_type)
+    result: Tensor = apply_op("AddV2", chosen, apply_op("Mul", size, moved))
+    return result
+
+
+def _strided_slice(tensor: Tensor, parts: Sequence[Any], name: str | None) -> Tensor:
+    """One `StridedSlice` for any number of ints, slices, new axes and an ellipsis."""
+    begin: list[Any] = []
+    end: list[Any] = []
+    strides: list[Any] = []
+    masks = dict.fromkeys(_MASKS, 0)
+    for position, part in enumerate(parts):
+        bit = 1 << position
+        first, last, step = 0, 0, 1
+        if part is None:
+            masks["new_axis_mask"] |= bit
+        elif part is Ellipsis:
+            masks["ellipsis_mask"] |= bit
+        elif isinstance(part, slice):
+            first, last, step = (_bound(part.start, 0), _bound(part.stop, 0), _bound(part.step, 1))
+            masks["begin_mask"] |= bit if part.start is None else 0
+            masks["end_mask"] |= bit if part.stop is None else 0
+        else:
+            first = _bound(part, None)
+            masks["shrink_axis_mask"] |= bit
+        begin.append(first)
+        end.append(last)
+        strides.append(step)
+    vectors = _index_vectors(begin, end, strides)
+    result: Tensor = apply_op("StridedSlice", tensor, *vectors, **masks, name=name)
+    return result
+
+
+def _bound(value: Any, default: int | None) -> Any:
+    """A bound of a slice: an int or a scalar integer tensor."""
+    if value is None and default is not None:
+        return default
+    if isinstance(value, Tensor) or hasattr(value, "__headrace_tensor__"):
+        if not value.dtype.is_integer or value.shape.rank not in (0, None):
+            raise _wrong_index(value)
+        return convert_to_tensor(value)
+    if isinstance(value, (bool, np.bool_)):
+        raise _wrong_index(value)
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise _wrong_index(value) from None
+
+
+def _wrong_index(value: Any) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        "a tensor cannot be indexed by this",
+        expected="an int, slice, None, Ellipsis, integer or bool tensor, or a list of ints",
+        got=repr(value),
+        hint="hr.gather picks rows, hr.where chooses between tensors",
+    )
+
+
+def _index_vectors(*lists: Sequence[Any]) -> list[Tensor]:
+    """begin, end and strides as vectors of one dtype: int64 as soon as one bound is or needs it."""
+    wide = any(
+        item.dtype is not types.int32 if isinstance(item, Tensor) else not -(2**31) <= item < 2**31
+        for items in lists
+        for item in items
+    )
+    dtype = types.int64 if wide else types.int32
+    return [
+        convert_to_tensor([_as_index(item, dtype) for item in items] or np.zeros(0, np.int32), dtype) for items in lists
+    ]
+
+
+def _as_index(item: Any, dtype: types.DType) -> Any:
+    if isinstance(item, Tensor) and item.dtype is not dtype:
+        return apply_op("Cast", item, DstT=dtype)
+    return item
