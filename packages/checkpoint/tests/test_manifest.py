@@ -100,8 +100,8 @@ def test_a_later_format_that_old_readers_understand_is_read() -> None:
 
 def test_objects_that_are_not_json() -> None:
     with pytest.raises(InvalidArgumentError, match=r"must be JSON[^$]*got: *bytes: b'x'"):
-        Manifest(1, 0.0, {}, {}, {"a": b"x"}).encode()
+        Manifest(1, 0.0, {}, {}, objects={"a": b"x"}).encode()
     loop: list[Any] = []
     loop.append(loop)
     with pytest.raises(InvalidArgumentError, match="must be JSON"):
-        Manifest(1, 0.0, {}, {}, {"a": loop}).encode()
+        Manifest(1, 0.0, {}, {}, objects={"a": loop}).encode()

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 
 from google.protobuf.message import DecodeError
 from numpy.typing import ArrayLike
@@ -30,6 +30,7 @@ from headrace.errors import (
     InvalidArgumentError,
     NotFoundError,
 )
+from headrace.graph.proto.types_pb2 import DataType
 from headrace_checkpoint.dtypes import Array
 from headrace_checkpoint.durable import DISK, Disk, staged_directory, write_file
 from headrace_checkpoint.exported_graph import add_saver, exported_variables, prune
@@ -169,8 +170,7 @@ def _signature_def(signature: hr.Signature) -> SignatureDef:
 
 
 def _tensor_info(tensor: hr.Tensor) -> TensorInfo:
-    info = TensorInfo(name=tensor.name)
-    info.dtype = tensor.dtype.number
+    info = TensorInfo(name=tensor.name, dtype=cast(DataType, tensor.dtype.number))
     if tensor.shape.dims is None:
         info.tensor_shape.unknown_rank = True
     else:
