@@ -4,12 +4,16 @@ from headrace import errors, interfaces
 from headrace.config import Config, config
 from headrace.function import Function, function
 from headrace.grad import array as _array_gradients  # noqa: F401  # registers the rules of the family, as all below
+from headrace.grad import comparison as _comparison_gradients  # noqa: F401
 from headrace.grad import control as _control_gradients  # noqa: F401
 from headrace.grad import conversion as _conversion_gradients  # noqa: F401
+from headrace.grad import elementary as _elementary_gradients  # noqa: F401
 from headrace.grad import joining as _joining_gradients  # noqa: F401
+from headrace.grad import linalg as _linalg_gradients  # noqa: F401
 from headrace.grad import math as _math_gradients  # noqa: F401
 from headrace.grad import padding as _padding_gradients  # noqa: F401
 from headrace.grad import random as _random_gradients  # noqa: F401
+from headrace.grad import reduction as _reduction_gradients  # noqa: F401
 from headrace.grad import reshaping as _reshaping_gradients  # noqa: F401
 from headrace.grad import slicing as _slicing_gradients  # noqa: F401
 from headrace.grad import state as _state_gradients  # noqa: F401
@@ -25,18 +29,22 @@ from headrace.graph.operation import Operation, Tensor
 from headrace.graph.printer import format_graph
 from headrace.graph.scopes import colocate_with, control_dependencies, device, name_scope
 from headrace.kernels import array as _array_kernels  # noqa: F401
+from headrace.kernels import comparison as _comparison_kernels  # noqa: F401
 from headrace.kernels import control as _control_kernels  # noqa: F401
 from headrace.kernels import conversion as _conversion_kernels  # noqa: F401
+from headrace.kernels import elementary as _elementary_kernels  # noqa: F401
 from headrace.kernels import joining as _joining_kernels  # noqa: F401
+from headrace.kernels import linalg as _linalg_kernels  # noqa: F401
 from headrace.kernels import math as _math_kernels  # noqa: F401
 from headrace.kernels import padding as _padding_kernels  # noqa: F401
 from headrace.kernels import random as _random_kernels  # noqa: F401
+from headrace.kernels import reduction as _reduction_kernels  # noqa: F401
 from headrace.kernels import reshaping as _reshaping_kernels  # noqa: F401
 from headrace.kernels import slicing as _slicing_kernels  # noqa: F401
 from headrace.kernels import state as _state_kernels  # noqa: F401
 from headrace.kernels import stateless_random as _stateless_random_kernels  # noqa: F401
 from headrace.kernels.registry import register_kernel
-from headrace.ops import random
+from headrace.ops import linalg, random
 from headrace.ops import state as _state_ops  # noqa: F401
 from headrace.ops.array import (
     arange,
@@ -54,12 +62,103 @@ from headrace.ops.array import (
     zeros,
     zeros_like,
 )
+from headrace.ops.comparison import (
+    bitwise_and,
+    bitwise_invert,
+    bitwise_left_shift,
+    bitwise_or,
+    bitwise_right_shift,
+    bitwise_xor,
+    equal,
+    greater,
+    greater_equal,
+    less,
+    less_equal,
+    logical_and,
+    logical_not,
+    logical_or,
+    logical_xor,
+    not_equal,
+)
 from headrace.ops.control import group, identity, stop_gradient
 from headrace.ops.conversion import bitcast, cast, check_numerics, ensure_shape
+from headrace.ops.elementary import (
+    acos,
+    acosh,
+    asin,
+    asinh,
+    atan,
+    atan2,
+    atanh,
+    cos,
+    cosh,
+    digamma,
+    erf,
+    erfc,
+    exp,
+    expm1,
+    lgamma,
+    log,
+    log1p,
+    reciprocal,
+    rsqrt,
+    sigmoid,
+    sin,
+    sinh,
+    sqrt,
+    tan,
+    tanh,
+    xdivy,
+    xlogy,
+)
 from headrace.ops.indexed_slices import IndexedSlices
 from headrace.ops.joining import concat, split, stack, unstack
-from headrace.ops.math import add, multiply
+from headrace.ops.linalg import matmul
+from headrace.ops.math import (
+    abs,
+    add,
+    add_n,
+    ceil,
+    clip,
+    divide,
+    divide_no_nan,
+    floor,
+    floor_divide,
+    isfinite,
+    isinf,
+    isnan,
+    maximum,
+    minimum,
+    multiply,
+    multiply_no_nan,
+    negative,
+    pow,
+    remainder,
+    round,
+    sign,
+    square,
+    squared_difference,
+    subtract,
+    trunc,
+    truncate_divide,
+    truncate_mod,
+)
 from headrace.ops.padding import pad
+from headrace.ops.reduction import (
+    all,
+    any,
+    argmax,
+    argmin,
+    euclidean_norm,
+    logsumexp,
+    max,
+    mean,
+    min,
+    prod,
+    std,
+    sum,
+    var,
+)
 from headrace.ops.reshaping import broadcast_to, expand_dims, permute_dims, reshape, squeeze, tile, transpose
 from headrace.runtime.trace import Trace
 from headrace.session import PendingStep, Session

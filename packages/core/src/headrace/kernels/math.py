@@ -2,9 +2,161 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import numpy as np
 
-from headrace.kernels.registry import register_ufunc
+from headrace.errors import InvalidArgumentError, ShapeError
+from headrace.graph import attr
+from headrace.interfaces import OpContext
+from headrace.kernels.registry import register_kernel, register_ufunc
+from headrace.types import Array, string
 
-register_ufunc("AddV2", np.add)
-register_ufunc("Mul", np.multiply)
+_INTEGERS = {"T": attr.integers.allowed or ()}
+BinaryFunction = Callable[..., Any]
+
+for _name, _ufunc in {
+    "AddV2": np.add,
+    "Add": np.add,
+    "Sub": np.subtract,
+    "Mul": np.multiply,
+    "RealDiv": np.divide,
+    "Div": np.divide,
+    "FloorMod": np.remainder,
+    "TruncateMod": np.fmod,
+    "Mod": np.fmod,
+    "Pow": np.power,
+    "Maximum": np.maximum,
+    "Minimum": np.minimum,
+    "Neg": np.negative,
+    "Abs": np.absolute,
+    "Sign": np.sign,
+    "Square": np.square,
+    "Floor": np.floor,
+    "Ceil": np.ceil,
+    "Rint": np.rint,
+    "Round": np.rint,
+    "IsNan": np.isnan,
+    "IsInf": np.isinf,
+    "IsFinite": np.isfinite,
+}.items():
+    register_ufunc(_name, _ufunc)
+
+
+@register_kernel("Add", dtypes={"T": [string]})
+def _join(op: OpContext, x: Array, y: Array) -> Array:
+    result = np.empty(np.broadcast_shapes(np.shape(x), np.shape(y)), object)
+    result[...] = np.add(x, y)
+    return result
+
+
+@register_kernel("Round", dtypes=_INTEGERS, aliases=[0])
+def _round_integer(op: OpContext, x: Array) -> Array:
+    return x
+
+
+def check_divisor(y: Array) -> None:
+    """Integers have no infinity to give, and NumPy's answer, 0, would hide the mistake."""
+    if not np.all(y):
+        raise InvalidArgumentError("division by zero", expected="integer divisors that are not 0", got="a divisor of 0")
+
+
+def _integer_division(op_type: str, function: BinaryFunction) -> None:
+    def kernel(op: OpContext, x: Array, y: Array, out: Array | None = None) -> Array:
+        check_divisor(y)
+        result: Array = function(x, y, out=out)
+        return result
+
+    register_kernel(op_type, dtypes=_INTEGERS, takes_out=True, in_place=True)(kernel)
+
+
+def truncated_quotient(x: Array, y: Array, out: Array | None = None) -> Array:
+    """x / y of integers rounded towards zero: one more than the floor where that is negative and not exact."""
+    quotient = np.floor_divide(x, y)
+    inexact = (np.remainder(x, y) != 0) & ((x < 0) != (y < 0))
+    result: Array = np.add(quotient, inexact, out=out, dtype=np.asarray(x).dtype, casting="unsafe")
+    return result
+
+
+_integer_division("FloorDiv", np.floor_divide)
+_integer_division("FloorMod", np.remainder)
+_integer_division("TruncateMod", np.fmod)
+_integer_division("Mod", np.fmod)
+for _name in ("TruncateDiv", "Div", "RealDiv"):
+    _integer_division(_name, truncated_quotient)
+
+
+def _rounded_division(op_type: str, rounding: BinaryFunction) -> None:
+    """NumPy's own floor_divide of floats goes by the remainder: 1 // 0.1 is 9 there, and 10 here as in TensorFlow."""
+
+    def kernel(op: OpContext, x: Array, y: Array, out: Array | None = None) -> Array:
+        quotient = np.divide(x, y, out=out)
+        result: Array = rounding(quotient, out=out)
+        return result
+
+    register_kernel(op_type, takes_out=True, in_place=True)(kernel)
+
+
+_rounded_division("FloorDiv", np.floor)
+_rounded_division("TruncateDiv", np.trunc)
+
+
+@register_kernel("Pow", dtypes=_INTEGERS, takes_out=True, in_place=True)
+def _integer_power(op: OpContext, x: Array, y: Array, out: Array | None = None) -> Array:
+    if np.any(np.less(y, 0)):
+        raise InvalidArgumentError(
+            "an integer cannot be raised to a negative integer power",
+            expected="exponents >= 0",
+            got=f"the exponent {int(np.min(y))}",
+            hint="cast the base to a floating dtype",
+        )
+    return np.power(x, y, out=out)
+
+
+@register_kernel("MulNoNan", takes_out=True, in_place=True)
+def _mul_no_nan(op: OpContext, x: Array, y: Array, out: Array | None = None) -> Array:
+    return zero_where(np.equal(y, 0), np.multiply, x, y, out)
+
+
+@register_kernel("DivNoNan", takes_out=True, in_place=True)
+def _div_no_nan(op: OpContext, x: Array, y: Array, out: Array | None = None) -> Array:
+    return zero_where(np.equal(y, 0), np.divide, x, y, out)
+
+
+def zero_where(zero: Array, function: BinaryFunction, x: Array, y: Array, out: Array | None) -> Array:
+    """function(x, y), and 0 where `zero` is true; the mask is made by the caller, before `out` overwrites an input."""
+    result = np.asarray(function(x, y, out=out))
+    np.copyto(result, 0, where=zero)
+    return result
+
+
+@register_kernel("SquaredDifference", takes_out=True, in_place=True)
+def _squared_difference(op: OpContext, x: Array, y: Array, out: Array | None = None) -> Array:
+    difference = np.subtract(x, y, out=out)
+    conjugate = np.conjugate(difference) if np.iscomplexobj(difference) else difference
+    return np.multiply(difference, conjugate, out=out)
+
+
+@register_kernel("AddN", takes_out=True)
+def _add_n(op: OpContext, inputs: Sequence[Array], out: Array | None = None) -> Array:
+    shapes = {np.shape(item) for item in inputs}
+    if len(shapes) > 1:
+        raise ShapeError("AddN adds tensors of one shape", expected="equal shapes", got=", ".join(map(str, shapes)))
+    if len(inputs) == 1:
+        return np.positive(inputs[0], out=out)
+    total = np.add(inputs[0], inputs[1], out=out)
+    for item in inputs[2:]:
+        total = np.add(total, item, out=out)
+    return total
+
+
+@register_kernel("ClipByValue", takes_out=True)
+def _clip(op: OpContext, t: Array, low: Array, high: Array, out: Array | None = None) -> Array:
+    if np.broadcast_shapes(np.shape(t), np.shape(low), np.shape(high)) != np.shape(t):
+        raise ShapeError(
+            "the bounds do not fit the tensor they clip",
+            expected=f"a scalar or a shape that broadcasts to {list(np.shape(t))}",
+            got=f"{list(np.shape(low))} and {list(np.shape(high))}",
+        )
+    return np.minimum(np.maximum(t, low, out=out), high, out=out)

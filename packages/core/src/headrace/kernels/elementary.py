@@ -1,0 +1,103 @@
+"""NumPy kernels of the elementary family; error and gamma functions are computed in `kernels/special.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from headrace.graph import attr
+from headrace.interfaces import OpContext
+from headrace.kernels.math import check_divisor, truncated_quotient, zero_where
+from headrace.kernels.registry import register_kernel, register_ufunc
+from headrace.types import Array
+
+_INTEGERS = {"T": attr.integers.allowed or ()}
+
+for _name, _ufunc in {
+    "Sqrt": np.sqrt,
+    "Exp": np.exp,
+    "Expm1": np.expm1,
+    "Log": np.log,
+    "Log1p": np.log1p,
+    "Sin": np.sin,
+    "Cos": np.cos,
+    "Tan": np.tan,
+    "Asin": np.arcsin,
+    "Acos": np.arccos,
+    "Atan": np.arctan,
+    "Sinh": np.sinh,
+    "Cosh": np.cosh,
+    "Tanh": np.tanh,
+    "Asinh": np.arcsinh,
+    "Acosh": np.arccosh,
+    "Atanh": np.arctanh,
+    "Atan2": np.arctan2,
+}.items():
+    register_ufunc(_name, _ufunc)
+
+
+def _like(x: Array, number: float) -> Any:
+    """A number of x's own dtype: bfloat16 would be lifted to float32 by a Python float."""
+    return np.asarray(x).dtype.type(number)
+
+
+@register_kernel("Reciprocal", takes_out=True, in_place=True)
+@register_kernel("Inv", takes_out=True, in_place=True)
+def _reciprocal(op: OpContext, x: Array, out: Array | None = None) -> Array:
+    return np.divide(_like(x, 1), x, out=out)
+
+
+@register_kernel("Reciprocal", dtypes=_INTEGERS, takes_out=True, in_place=True)
+@register_kernel("Inv", dtypes=_INTEGERS, takes_out=True, in_place=True)
+def _integer_reciprocal(op: OpContext, x: Array, out: Array | None = None) -> Array:
+    check_divisor(x)
+    return truncated_quotient(np.ones_like(x), x, out)
+
+
+@register_kernel("Rsqrt", takes_out=True, in_place=True)
+def _rsqrt(op: OpContext, x: Array, out: Array | None = None) -> Array:
+    root = np.sqrt(x, out=out)
+    return np.divide(_like(x, 1), root, out=out)
+
+
+@register_kernel("Sigmoid", takes_out=True)
+def _sigmoid(op: OpContext, x: Array, out: Array | None = None) -> Array:
+    """exp is taken of -|x| only, so nothing overflows: 1 / (1 + e) where x >= 0, e / (1 + e) elsewhere."""
+    one = _like(x, 1)
+    if np.iscomplexobj(x):
+        return np.divide(one, one + np.exp(np.negative(x)), out=out)
+    decay = np.exp(np.negative(np.absolute(x)))
+    return np.divide(np.where(np.less(x, 0), decay, one), one + decay, out=out)
+
+
+@register_kernel("Xlogy", takes_out=True)
+def _xlogy(op: OpContext, x: Array, y: Array, out: Array | None = None) -> Array:
+    return zero_where(np.equal(x, 0), np.multiply, x, np.log(y), out)
+
+
+@register_kernel("Xdivy", takes_out=True, in_place=True)
+def _xdivy(op: OpContext, x: Array, y: Array, out: Array | None = None) -> Array:
+    return zero_where(np.equal(x, 0), np.divide, x, y, out)
+
+
+Slope = Callable[[Array, Array, Any], Any]
+
+
+def _register_slope(op_type: str, slope: Slope) -> None:
+    """A gradient by the output y; of complex functions the conjugate of the derivative, as everywhere in backpropagation."""
+
+    def kernel(op: OpContext, y: Array, dy: Array) -> Array:
+        result: Array = slope(np.conjugate(y) if np.iscomplexobj(y) else y, dy, np.asarray(y).dtype.type)
+        return result
+
+    register_kernel(op_type)(kernel)
+
+
+_register_slope("TanhGrad", lambda y, dy, number: dy * (number(1) - y * y))
+_register_slope("SigmoidGrad", lambda y, dy, number: dy * y * (number(1) - y))
+_register_slope("SqrtGrad", lambda y, dy, number: dy * number(0.5) / y)
+_register_slope("RsqrtGrad", lambda y, dy, number: dy * number(-0.5) * y * y * y)
+_register_slope("ReciprocalGrad", lambda y, dy, number: -dy * y * y)
+_register_slope("InvGrad", lambda y, dy, number: -dy * y * y)
