@@ -191,6 +191,8 @@ def as_dtype(value: DTypeLike) -> DType:
 
 
 def _numpy_to_dtype(value: object) -> DType | None:
+    if value is None:  # NumPy would take it for float64
+        return None
     try:
         converted = np.dtype(value)  # type: ignore[call-overload]  # any object may be asked
     except TypeError:

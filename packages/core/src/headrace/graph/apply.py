@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from headrace.graph.operation import Operation, Tensor
 from headrace.graph.scopes import Scope, current_graph, current_scope, enter, has_graph
 from headrace.types import Array, DType, Scalar, as_dtype, dtype_of_number, string
 
-__all__ = ["TensorLike", "apply_op", "as_array", "constant", "convert_to_tensor"]
+__all__ = ["TensorLike", "apply_op", "as_array", "constant", "convert_to_tensor", "graph_of"]
 
 TensorLike = Any
 """A Tensor, a Variable, a NumPy array, a Python number, bytes, str, or nested sequences of these."""
@@ -50,8 +51,7 @@ def apply_op(type_name: str, *inputs: TensorLike, name: str | None = None, **att
         raise InvalidArgumentError(
             f"{type_name} was given {len(inputs)} inputs", expected=op_def.signature, got=f"{len(inputs)} inputs"
         )
-    graph = _graph_of(inputs)
-    with enter(current_scope() if has_graph() and current_graph() is graph else Scope(graph=graph)):
+    with graph_of(inputs) as graph:
         flat, inferred = _convert_inputs(op_def, inputs, attrs)
         operation = graph.create_op(type_name, flat, {**inferred, **attrs}, name=name)
     return _results(operation)
@@ -69,7 +69,15 @@ def _results(operation: Operation) -> Any:
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def _graph_of(inputs: Iterable[TensorLike]) -> Graph:
+@contextmanager
+def graph_of(inputs: Iterable[TensorLike]) -> Iterator[Graph]:
+    """Build in the graph of the first tensor among the inputs, so that a tensor may be used outside `as_default` too."""
+    graph = _find_graph(inputs)
+    with enter(current_scope() if current_scope().graph is graph else Scope(graph=graph)):
+        yield graph
+
+
+def _find_graph(inputs: Iterable[TensorLike]) -> Graph:
     """The graph of the first tensor among the inputs, or the one being built."""
     for item in inputs:
         if isinstance(item, Tensor):

@@ -53,6 +53,7 @@ class FunctionGraph(Graph):
         colocation: Sequence[str] = (),
         source: SourceLine | None = None,
         op_def: OpDef | None = None,
+        like: Operation | None = None,
     ) -> Operation:
         """Add one operation (see `Graph.create_op`), after the operations whose effect it must see."""
         keys = {_resource_key(tensor) for tensor in inputs if tensor.dtype is resource}
@@ -68,6 +69,7 @@ class FunctionGraph(Graph):
             colocation=colocation,
             source=source,
             op_def=op_def,
+            like=like,
         )
         if operation.op_def.has_effect and histories:
             operation.control_inputs = _with_reads(operation, histories)

@@ -131,6 +131,7 @@ class Graph:
         colocation: Sequence[str] = (),
         source: SourceLine | None = None,
         op_def: OpDef | None = None,
+        like: Operation | None = None,
     ) -> Operation:
         """Add one operation: every user function, import and pass goes through here and through its checks.
 
@@ -145,6 +146,7 @@ class Graph:
           colocation: names of operations whose device it must share, beside those of the scope.
           source: the user's line, or None to find it on the call stack.
           op_def: the signature to use where the type is not registered (an unknown operation of an imported graph).
+          like: the operation of which this is a copy; checks that have passed for it, on equal inputs, are not repeated.
         Returns:
           The new operation.
         Raises:
@@ -166,17 +168,14 @@ class Graph:
         inputs = tuple(inputs)
         try:
             self._check_owner(inputs, control_inputs)
-            values = _complete_attrs(definition, attrs or {})
-            _check_inputs(definition, values, inputs)
-            shapes = _infer_shapes(definition, requested, values, inputs)
+            if like is not None and like.attrs is attrs and _sees_the_same(like, inputs):
+                values, specs = like.attrs, [output.spec for output in like.outputs]
+            else:
+                values = _complete_attrs(definition, attrs or {})
+                _check_inputs(definition, values, inputs)
+                specs = _infer_specs(definition, requested, values, inputs)
         except HeadraceError as error:
             raise error.at(place)
-        dtypes = [dtype for argument in definition.outputs for dtype in argument.dtypes(values)]
-        if len(shapes) != len(dtypes):
-            raise InternalError(
-                f"the shape function of {type_name} gave {len(shapes)} shapes for {len(dtypes)} outputs", where=place
-            )
-        specs = [TensorSpec(dtype, shape) for dtype, shape in zip(dtypes, shapes, strict=True)]
         with self._lock:
             self._check_growth(line, place)
             operation = Operation(
@@ -309,17 +308,29 @@ class _Inference:
         return TensorSpec(source.attrs["dtype"], source.attrs["shape"]) if source.type == "VarHandleOp" else None
 
 
-def _infer_shapes(
+def _sees_the_same(original: Operation, inputs: Sequence[Tensor]) -> bool:
+    """True if a shape function would be asked the same question as for `original`: a new constant may tell it more."""
+    return len(inputs) == len(original.inputs) and all(
+        new.op.type == old.op.type and new.dtype is old.dtype and new.shape == old.shape
+        for new, old in zip(inputs, original.inputs, strict=True)
+    )
+
+
+def _infer_specs(
     op_def: OpDef, name: str, attrs: Mapping[str, AttrValue], inputs: Sequence[Tensor]
-) -> Sequence[Shape]:
+) -> list[TensorSpec]:
     """Run the shape function; an error that does not show what it got gets the inputs' specs."""
     context = _Inference(name.rstrip("/"), op_def.name, attrs, inputs)
     try:
-        return op_def.shape_function(context)
+        shapes = op_def.shape_function(context)
     except HeadraceError as error:
         if error.got is None:
             error.got = ", ".join(f"'{tensor.name}' {tensor.spec}" for tensor in inputs) or "no inputs"
         raise
+    dtypes = [dtype for argument in op_def.outputs for dtype in argument.dtypes(attrs)]
+    if len(shapes) != len(dtypes):
+        raise InternalError(f"the shape function of {op_def.name} gave {len(shapes)} shapes for {len(dtypes)} outputs")
+    return [TensorSpec(dtype, shape) for dtype, shape in zip(dtypes, shapes, strict=True)]
 
 
 def unknown_op_def(type_name: str, inputs: Sequence[Tensor], num_outputs: int) -> OpDef:

@@ -104,7 +104,8 @@ def name_scope(name: str) -> Iterator[str]:
     """
     graph = current_graph()
     outer = _scope.get()
-    prefix = name if name.endswith("/") else graph.unique_name(outer.prefix + check_name(name)) + "/"
+    absolute = isinstance(name, str) and name.endswith("/")
+    prefix = name if absolute else graph.unique_name(outer.prefix + check_name(name)) + "/"
     with enter(replace(outer, prefix=prefix)):
         yield prefix
 

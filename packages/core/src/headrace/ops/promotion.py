@@ -8,7 +8,7 @@ import numpy as np
 
 from headrace.config import current_config
 from headrace.errors import DTypeError
-from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
+from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor, graph_of
 from headrace.graph.operation import Tensor
 from headrace.types import DType, as_dtype, dtype_of_number, promote_types, promote_with_scalar
 
@@ -23,8 +23,9 @@ def promoted(*operands: TensorLike) -> list[Tensor]:
     Raises:
       DTypeError: the dtypes have no common one, or `hr.config(strict_promotion=True)` forbids it.
     """
-    dtype = common_dtype(operands)
-    return [_converted(operand, dtype) for operand in operands]
+    with graph_of(operands):
+        dtype = common_dtype(operands)
+        return [_converted(operand, dtype) for operand in operands]
 
 
 def common_dtype(operands: Sequence[TensorLike]) -> DType:

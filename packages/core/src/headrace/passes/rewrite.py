@@ -58,6 +58,7 @@ def copy_op(
         colocation=op.colocation,
         source=op.source,
         op_def=op.op_def,
+        like=op,
     )
 
 

@@ -1,0 +1,79 @@
+"""The command line: what it prints and how it ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import headrace as hr
+from headrace.cli.main import headrace, main
+
+
+def _run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(headrace, list(arguments))
+    return result.exit_code, result.output
+
+
+def test_help_lists_the_commands() -> None:
+    code, text = _run("--help")
+    assert code == 0
+    for command in ("devices", "inspect", "ops"):
+        assert command in text
+    assert _run("-h")[0] == 0
+    assert _run("ops", "--help")[0] == 0
+
+
+def test_devices() -> None:
+    assert "CPU:0" in _run("devices")[1]
+    found = json.loads(_run("devices", "--json")[1])
+    assert {"device": "CPU:0", "backend": "numpy"}.items() <= found[0].items() or len(found) > 1
+
+
+def test_ops_lists_all_and_shows_one() -> None:
+    code, text = _run("ops")
+    assert code == 0
+    assert any(line.startswith("MatMul ") for line in text.splitlines())
+    page = _run("ops", "ReadVariableOp")[1]
+    assert page.startswith("ReadVariableOp(resource: resource) -> (value: dtype)")
+    assert "gradient: yes" in page
+    assert "stateful" in page
+    assert "gradient: none: " in _run("ops", "NoOp")[1]
+    facts = json.loads(_run("ops", "Identity", "--json")[1])
+    assert facts[0]["name"] == "Identity"
+
+
+def test_inspect_describes_a_graph(tmp_path: Path) -> None:
+    graph = hr.Graph()
+    with graph.as_default():
+        hr.add(hr.placeholder(hr.float32, [None, 2], name="x"), 1.0)
+    path = tmp_path / "graph.pb"
+    hr.export_graph_def(graph, path)
+    code, text = _run("inspect", str(path), "--operations")
+    assert code == 0
+    assert "a graph of 3 operations of 3 types" in text
+    assert "x: float32[?, 2]" in text
+    assert "AddV2: float32[?, 2] = AddV2(x, Const)" in text
+
+
+def test_usage_errors_end_with_2_and_failures_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run("nope")[0] == 2
+    assert _run("inspect", str(tmp_path / "missing"))[0] == 2
+    code, text = _run("cluster")
+    assert code == 2
+    assert "pip install headrace-distributed" in text
+    damaged = tmp_path / "damaged.pb"
+    damaged.write_bytes(b"\x0a\xff\xff")
+    for arguments in (["ops", "Matmul"], ["inspect", str(damaged)]):
+        with pytest.raises(SystemExit) as caught:
+            main(arguments)
+        assert caught.value.code == 1
+        assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_a_folder_is_not_a_graph(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["inspect", str(tmp_path)])
+    assert "error:" in capsys.readouterr().err

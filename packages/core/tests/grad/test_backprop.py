@@ -1,0 +1,184 @@
+"""The reverse walk: sums over paths, stops, overrides, sparse gradients and explanations."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import headrace as hr
+
+
+def _run(*tensors):
+    return hr.Session(tensors[0].graph).run(list(tensors))
+
+
+def test_paths_that_join_are_summed() -> None:
+    """A71: a diamond, a fan-out of 100 and repeated use."""
+    with hr.Graph().as_default():
+        x = hr.constant(3.0)
+        a, b = x * 2.0, x * x
+        diamond = hr.gradients(a * b, [x])[0]
+        fan_out = hr.gradients(hr.add_n([x * float(k) for k in range(100)]), [x])[0]
+        repeated = hr.gradients(x * x * x, [x])[0]
+    assert _run(diamond, fan_out, repeated) == [2 * 3 * 9.0, 4950.0, 27.0]
+
+
+def test_operations_off_the_paths_get_no_gradient_operation() -> None:
+    with hr.Graph().as_default() as graph:
+        x, other = hr.constant(3.0, name="x"), hr.constant(4.0, name="other")
+        y = x * hr.exp(other, name="off")
+        before = graph.version
+        hr.gradients(y, [x])
+        added = [op.type for op in graph.operations[before:]]
+    assert "Exp" not in added
+    assert len(added) < 12
+
+
+def test_several_targets_weights_and_sources() -> None:
+    with hr.Graph().as_default():
+        x, y = hr.constant([1.0, 2.0]), hr.constant([3.0, 4.0])
+        dx, dy = hr.gradients([x * y, x + x], [x, y], grad_ys=[[10.0, 100.0], None])
+    results = _run(dx, dy)
+    np.testing.assert_allclose(results[0], [32.0, 402.0])
+    np.testing.assert_allclose(results[1], [10.0, 200.0])
+
+
+def test_a_target_may_be_a_source_and_higher_orders_follow() -> None:
+    with hr.Graph().as_default():
+        x = hr.constant(2.0)
+        (same,) = hr.gradients(x, [x])
+        y = x * x * x
+        (first,) = hr.gradients(y, [x])
+        (second,) = hr.gradients(first, [x])
+        (third,) = hr.gradients(second, [x])
+    assert _run(same, first, second, third) == [1.0, 12.0, 12.0, 6.0]
+
+
+def test_stopped_tensors_are_constants() -> None:
+    with hr.Graph().as_default():
+        x = hr.constant(2.0)
+        y = x * x
+        z = y * x
+        (partial,) = hr.gradients(z, [x], stop_gradients=[y])
+        (by_function,) = hr.gradients(hr.stop_gradient(y) * x, [x])
+    assert _run(partial, by_function) == [4.0, 4.0]
+
+
+def test_unconnected_is_none_and_the_reason_can_be_asked_for() -> None:
+    """D05."""
+    with hr.Graph().as_default():
+        x, other = hr.constant([1.0, 2.0], name="x"), hr.constant(1.0, name="other")
+        blocked = hr.cast(hr.argmax(x, axis=0, name="which"), hr.float32)
+        assert hr.gradients(blocked, [x]) == [None]
+        assert hr.gradients([], [x]) == [None]
+        assert "no path of operations connects" in hr.explain_gradient(other, x)
+        text = hr.explain_gradient(blocked, x)
+        assert "ArgMax 'which' created at test_backprop.py" in text
+        assert "differentiably" in hr.explain_gradient(x * 2.0, x)
+        assert "differentiably" in hr.explain_gradient(blocked + hr.sum(x), x)
+
+
+def test_an_operation_without_a_rule_is_an_error_that_names_it() -> None:
+    @hr.register_op("TestNoRule", inputs=dict(x="T"), outputs=dict(y="T"), attrs=dict(T=hr.attr.floating))
+    def no_rule(op):
+        """x."""
+        return [op.inputs[0].shape]
+
+    with hr.Graph().as_default():
+        x = hr.constant(1.0)
+        y = hr.apply_op("TestNoRule", x, name="strange")
+        with pytest.raises(hr.errors.GradientError, match="'strange' has no gradient rule(.|\n)*register_gradient"):
+            hr.gradients(y, [x])
+        assert "no gradient rule is registered" in hr.explain_gradient(y, x)
+
+
+@pytest.mark.parametrize(
+    ("rule", "error", "message"),
+    [
+        (lambda op, g: [g, g], "InternalError", "gave 2 gradients for 1 inputs"),
+        (lambda op, g: [hr.cast(g, hr.float64)], "GradientError", "gave the wrong dtype"),
+        (lambda op, g: [hr.stack([g, g])], "GradientError", "gave the wrong shape"),
+    ],
+)
+def test_a_faulty_rule_is_caught_where_it_is(rule, error: str, message: str) -> None:
+    with hr.Graph().as_default():
+        x = hr.constant([1.0, 2.0])
+        with hr.gradient_override({"Identity": rule}):
+            y = hr.identity(x)
+        with pytest.raises(getattr(hr.errors, error), match=message):
+            hr.gradients(y, [x])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: hr.gradients(hr.cast(x, hr.int32), [x]), "cannot be differentiated(.|\n)*int32"),
+        (lambda x: hr.gradients(x, [x], grad_ys=[]), "grad_ys does not fit"),
+        (lambda x: hr.gradients(x, [x], grad_ys=[[1.0, 2.0, 3.0]]), "another shape"),
+    ],
+)
+def test_impossible_requests_are_refused(call, message: str) -> None:
+    with hr.Graph().as_default():
+        x = hr.constant([1.0, 2.0])
+        with pytest.raises(hr.errors.GradientError, match=message):
+            call(x)
+
+
+def test_scoped_override_replaces_a_rule_by_name_or_function() -> None:
+    """A72: straight-through rounding, and clipping inside the gradient."""
+
+    @hr.register_gradient("TestClippedGradient")
+    def clipped(op, grad):
+        return [hr.clip(grad, -1.0, 1.0)]
+
+    with hr.Graph().as_default():
+        x = hr.constant([0.4, 1.6])
+        with hr.gradient_override({"Rint": lambda op, grad: [grad], "Identity": "TestClippedGradient"}):
+            y = hr.identity(hr.round(x)) * 5.0
+        plain = hr.identity(x) * 5.0
+        results = _run(y, *hr.gradients(y, [x]), *hr.gradients(plain, [x]))
+    np.testing.assert_allclose(results[0], [0.0, 10.0])
+    np.testing.assert_allclose(results[1], [1.0, 1.0])
+    np.testing.assert_allclose(results[2], [5.0, 5.0])
+
+
+def test_registering_a_second_rule_is_an_error() -> None:
+    with pytest.raises(hr.errors.AlreadyExistsError, match="Identity has a gradient already"):
+        hr.register_gradient("Identity")(lambda op, grad: [grad])
+
+
+def test_prevent_gradient_is_an_error_when_reached() -> None:
+    with hr.Graph().as_default():
+        x = hr.constant(1.0)
+        y = hr.apply_op("PreventGradient", x, message="not here")
+        with pytest.raises(hr.errors.GradientError, match="forbids it(.|\n)*not here"):
+            hr.gradients(y, [x])
+
+
+def test_gradient_of_looked_up_rows_stays_sparse_and_sums_repeated_rows() -> None:
+    """D27, A82."""
+    with hr.Graph().as_default() as graph:
+        table = hr.Variable(np.arange(12, dtype=np.float32).reshape(4, 3), name="table")
+        rows = hr.apply_op("ResourceGather", table.handle, [2, 0, 2], dtype=hr.float32)
+        more = hr.apply_op("ResourceGather", table.handle, [3], dtype=hr.float32)
+        (slices,) = hr.gradients(hr.sum(rows * 2.0) + hr.sum(more), [table])
+    assert isinstance(slices, hr.IndexedSlices)
+    session = hr.Session(graph)
+    dense = session.run(slices)
+    np.testing.assert_array_equal(dense, [[2] * 3, [0] * 3, [4] * 3, [1] * 3])
+    assert session.run(slices.values).shape == (4, 3)
+
+
+def test_dense_and_sparse_gradients_of_one_variable_add_up() -> None:
+    with hr.Graph().as_default() as graph:
+        table = hr.Variable(np.ones((3, 2), np.float32), name="table")
+        loss = hr.sum(table.read()) + hr.sum(hr.apply_op("ResourceGather", table.handle, [1], dtype=hr.float32))
+        (gradient,) = hr.gradients(loss, [table])
+    np.testing.assert_array_equal(hr.Session(graph).run(gradient), [[1, 1], [2, 2], [1, 1]])
+
+
+def test_variables_are_differentiated_by_their_handle_through_every_read() -> None:
+    with hr.Graph().as_default() as graph:
+        w = hr.Variable(3.0, name="w")
+        (gradient,) = hr.gradients(w * w, [w])
+    assert hr.Session(graph).run(gradient) == 6.0

@@ -1,0 +1,33 @@
+"""Options, and where they are in force."""
+
+from __future__ import annotations
+
+import pytest
+
+import headrace as hr
+
+
+def test_options_are_in_force_inside_the_block_and_not_after_it() -> None:
+    before = hr.config()
+    with hr.config(verify=True), hr.config(strict_promotion=True):
+        assert hr.config().verify
+        assert hr.config().strict_promotion
+    assert hr.config() == before
+
+
+def test_unknown_option_is_refused_with_close_names() -> None:
+    with pytest.raises(hr.errors.InvalidArgumentError, match="no option 'pases'(.|\n)*passes"):
+        hr.config(pases=())
+
+
+def test_strict_promotion_refuses_to_mix_kinds() -> None:
+    with hr.Graph().as_default():
+        x = hr.placeholder(hr.int32, [2])
+        y = hr.placeholder(hr.float32, [2])
+        assert (x * y).dtype is hr.float32
+        assert (x * 0.5).dtype is hr.float32
+        with hr.config(strict_promotion=True):
+            assert (x * 2).dtype is hr.int32
+            for call in (lambda: x * y, lambda: x * 0.5):
+                with pytest.raises(hr.errors.DTypeError, match="strict_promotion|no common dtype"):
+                    call()

@@ -1,0 +1,156 @@
+"""Traced functions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import headrace as hr
+
+
+def test_python_numbers_are_no_new_traces() -> None:
+    """D04."""
+
+    @hr.function
+    def scaled(x, factor):
+        return x * factor
+
+    for factor in (1.0, 2.0, 3.5):
+        np.testing.assert_array_equal(scaled(np.ones(2, np.float32), factor), [factor] * 2)
+    assert scaled.explain_traces() == "trace 1: (float32[2], float32[]): first call"
+
+
+def test_sizes_that_change_are_left_open_once() -> None:
+    @hr.function
+    def total(x):
+        return hr.sum(x)
+
+    for size in (3, 4, 5, 6, 0):
+        assert total(np.ones(size, np.float32)) == size
+    lines = total.explain_traces().splitlines()
+    assert len(lines) == 2
+    assert "[3] became [4]" in lines[1]
+
+
+def test_a_function_that_needs_the_size_is_traced_for_each() -> None:
+    @hr.function
+    def unrolled(x):
+        return hr.add_n([x[i] for i in range(len(x))])
+
+    assert unrolled(np.ones(2, np.float32)) == 2
+    assert unrolled(np.ones(3, np.float32)) == 3
+    assert "the function needs to know it" in unrolled.explain_traces()
+
+
+def test_reasons_name_what_changed() -> None:
+    @hr.function
+    def f(x, mode="a"):
+        return x + (1.0 if mode == "a" else 2.0)
+
+    f(1.0)
+    f(np.float64(1))
+    f(1.0, mode="b")
+    lines = f.explain_traces().splitlines()
+    assert "argument 0: float32[] became float64[]" in lines[1]
+    assert "not a tensor changed" in lines[2]
+
+
+def test_structures_go_in_and_come_out() -> None:
+    @hr.function
+    def f(batch, *more, scale=1.0):
+        return {"sum": batch["a"] + batch["b"][0] * scale, "rest": list(more), "none": None, "number": 3}
+
+    result = f({"a": np.ones(2, np.float32), "b": [np.ones(2, np.float32)]}, 5.0, scale=4.0)
+    np.testing.assert_array_equal(result["sum"], [5, 5])
+    assert result["rest"] == [5.0]
+    assert result["none"] is None
+    assert result["number"] == 3
+
+
+def test_effects_on_one_variable_happen_in_program_order() -> None:
+    """D14."""
+    w = hr.Variable(1.0, name="ordered")
+
+    @hr.function
+    def f():
+        before = w.read()
+        w.assign_add(10.0)
+        between = w.read()
+        w.assign(between * 2.0)
+        w.assign_sub(1.0)
+        return before, between, w.read()
+
+    assert f() == (1.0, 11.0, 21.0)
+    assert w.numpy() == 21.0
+
+
+def test_effects_run_even_if_nothing_is_returned() -> None:
+    w = hr.Variable([0.0, 0.0])
+
+    @hr.function
+    def f(x):
+        w.assign_add(x)
+
+    assert f([1.0, 2.0]) is None or f
+    np.testing.assert_array_equal(w.numpy(), [1, 2])
+
+
+def test_training_step_of_the_guide() -> None:
+    rng = np.random.default_rng(0)
+    images, labels = rng.normal(size=(64, 8)).astype(np.float32), rng.integers(0, 3, 64).astype(np.int32)
+    w = hr.Variable(np.zeros((8, 3), np.float32))
+
+    @hr.function
+    def step(x, y):
+        loss = hr.mean(hr.nn.sparse_softmax_cross_entropy(labels=y, logits=x @ w))
+        (g,) = hr.gradients(loss, [w])
+        w.assign_sub(0.5 * g)
+        return loss
+
+    losses = [float(step(images, labels)) for _ in range(50)]
+    assert losses[0] == pytest.approx(np.log(3), rel=1e-6)
+    assert losses[-1] < 0.9 * losses[0]
+    lowered = step.lower(images, labels)
+    assert "AssignSubVariableOp" in lowered.text()
+    assert "backend" in lowered.explain()
+
+
+def test_a_function_called_while_another_is_traced_becomes_part_of_it() -> None:
+    @hr.function
+    def inner(x):
+        return x * 2.0
+
+    @hr.function
+    def outer(x):
+        return inner(x) + 1.0
+
+    assert outer(3.0) == 7.0
+    assert inner.explain_traces() == "not traced yet"
+
+
+def test_too_many_traces_are_an_error_that_says_why() -> None:
+    @hr.function
+    def f(x, tag):
+        return x
+
+    with pytest.raises(hr.errors.InvalidArgumentError, match="was traced 32 times(.|\n)*not a tensor changed"):
+        for tag in map(str, range(100)):
+            f(1.0, tag)
+
+
+def test_arguments_that_cannot_be_part_of_a_signature_are_refused() -> None:
+    @hr.function
+    def f(x):
+        return x
+
+    with pytest.raises(hr.errors.InvalidArgumentError, match="cannot be part of its signature(.|\n)*set"):
+        f({1, 2})
+
+
+def test_an_error_inside_the_function_reaches_the_caller_at_his_line() -> None:
+    @hr.function
+    def f(x):
+        return x + np.ones(3, np.float32)
+
+    with pytest.raises(hr.errors.ShapeError, match="test_function.py"):
+        f(np.ones(2, np.float32))

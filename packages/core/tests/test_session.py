@@ -1,0 +1,347 @@
+"""Sessions: feeds, fetches, variables, deadlines, traces, concurrency."""
+
+from __future__ import annotations
+
+import collections
+import threading
+
+import numpy as np
+import pytest
+
+import headrace as hr
+
+
+def _linear() -> tuple[hr.Graph, hr.Tensor, hr.Variable, hr.Tensor]:
+    graph = hr.Graph()
+    with graph.as_default():
+        x = hr.placeholder(hr.float32, [None, 2], name="x")
+        w = hr.Variable(np.ones(2, np.float32), name="w")
+        y = hr.multiply(x, w, name="y")
+    return graph, x, w, y
+
+
+Pair = collections.namedtuple("Pair", "left right")
+
+
+def test_any_structure_of_fetches_comes_back_in_the_same_structure() -> None:
+    graph, x, w, y = _linear()
+    session = hr.Session(graph)
+    result = session.run({"a": [y, (w, "y:0")], "b": Pair(w.initializer, None), "c": "y"}, feeds={"x:0": [[1, 2]]})
+    np.testing.assert_array_equal(result["a"][0], [[1, 2]])
+    assert isinstance(result["a"][1], tuple)
+    assert result["b"] == Pair(None, None)
+    assert result["c"] is None
+
+
+def test_session_run_returns_arrays_for_scalars_too() -> None:
+    with hr.Graph().as_default() as graph:
+        y = hr.constant(2.0) + 1.0
+    value = hr.Session(graph).run(y)
+    assert isinstance(value, np.ndarray)
+    assert f"{value:.1f}" == "3.0"
+
+
+@pytest.mark.parametrize("shape", [(1, 2), (7, 2), (0, 2)])
+def test_one_definition_serves_every_batch_size(shape: tuple[int, ...]) -> None:
+    """A25."""
+    graph, x, _, y = _linear()
+    assert hr.Session(graph).run(y, feeds={x: np.ones(shape)}).shape == shape
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [hr.bool, hr.int8, hr.int16, hr.int32, hr.int64, hr.uint8, hr.uint16, hr.uint32, hr.uint64, hr.float16, hr.bfloat16,
+     hr.float32, hr.float64, hr.complex64, hr.complex128],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("shape", [(), (0,), (2, 3)], ids=str)
+def test_every_dtype_round_trips_bit_for_bit(dtype: hr.DType, shape: tuple[int, ...]) -> None:
+    """A20: feed, Identity, fetch; also 0-D, 0-length and non-contiguous."""
+    rng = np.random.default_rng(0)
+    value = rng.integers(0, 2, (*shape, 2)).astype(dtype.array_type)[..., 0]
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(dtype, shape)
+        y = hr.identity(x)
+    result = hr.Session(graph).run(y, feeds={x: value})
+    assert result.dtype == dtype.array_type
+    assert result.shape == shape
+    assert result.tobytes() == np.ascontiguousarray(value).tobytes()
+
+
+def test_strings_of_any_bytes_round_trip() -> None:
+    """A21."""
+    value = np.array([b"", b"\x00\xff", b"x" * 1_000_000, b"\xff\xfe"], object)
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.string, [None])
+        y = hr.identity(x)
+    session = hr.Session(graph)
+    assert session.run(y, feeds={x: value}).tolist() == value.tolist()
+    assert session.run(y, feeds={x: ["ü", b"b"]}).tolist() == ["ü".encode(), b"b"]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ([[1, 2]], [[1.0, 2.0]]),
+        (np.array([[1.0, 2.0]]), [[1.0, 2.0]]),
+        (np.array([[1, 2]], ">f4"), [[1.0, 2.0]]),
+        (np.array([[1, 2]], np.float16), [[1.0, 2.0]]),
+    ],
+)
+def test_feeds_of_other_float_types_and_python_values_are_converted(value, expected) -> None:
+    graph, x, _, y = _linear()
+    np.testing.assert_array_equal(hr.Session(graph).run(y, feeds={x: value}), expected)
+
+
+def test_integers_are_converted_where_they_fit() -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.int32, [None], name="labels")
+        y = hr.identity(x)
+    session = hr.Session(graph)
+    assert session.run(y, feeds={x: np.array([1, 2])}).dtype == np.int32
+    assert session.run(y, feeds={x: np.array([], np.int64)}).shape == (0,)
+    with pytest.raises(hr.errors.FeedError, match=r"'labels' does not fit(.|\n)*int32\[\?\](.|\n)*int64\[1\]"):
+        session.run(y, feeds={x: np.array([2**31])})
+
+
+@pytest.mark.parametrize(
+    ("feeds", "message"),
+    [
+        (lambda g, x, w, y: {x: np.ones((2, 3))}, r"'x' does not fit(.|\n)*float32\[\?, 2\](.|\n)*float32\[2, 3\]"),
+        (lambda g, x, w, y: {x: np.ones((2, 2), np.int64)}, r"'x' does not fit(.|\n)*int64\[2, 2\](.|\n)*astype"),
+        (lambda g, x, w, y: {x: np.ones((2, 2), np.complex64)}, "'x' does not fit"),
+        (lambda g, x, w, y: {x: "text"}, "'x' does not fit"),
+        (lambda g, x, w, y: {x: y}, "'x' does not fit(.|\n)*symbolic"),
+        (lambda g, x, w, y: {}, "placeholder 'x' needs a value"),
+        (lambda g, x, w, y: {w.handle: 1, x: [[1, 2]]}, "'w:0' cannot be fed"),
+        (lambda g, x, w, y: {3: 1}, "this cannot be fed"),
+        (lambda g, x, w, y: {w.initializer: 1}, "this cannot be fed"),
+        (lambda g, x, w, y: [(x, 1)], "feeds are not a mapping"),
+        (lambda g, x, w, y: {_linear()[1]: [[1, 2]]}, "belongs to another graph"),
+    ],
+)
+def test_bad_feeds_are_refused_before_anything_runs(feeds, message: str) -> None:
+    """D20."""
+    graph, x, w, y = _linear()
+    with graph.as_default():
+        change = w.assign_add([1.0, 1.0])
+    session = hr.Session(graph)
+    with pytest.raises(hr.errors.FeedError, match=message):
+        session.run([y, change], feeds=feeds(graph, x, w, y))
+    np.testing.assert_array_equal(session.run(w), [1, 1])
+
+
+@pytest.mark.parametrize(
+    ("fetch", "error", "message"),
+    [
+        (3, "InvalidArgumentError", "this cannot be fetched"),
+        ("nope:0", "NotFoundError", "no operation 'nope'"),
+        (_linear()[3], "GraphError", "belongs to another graph"),
+    ],
+)
+def test_bad_fetches_are_refused(fetch, error: str, message: str) -> None:
+    with pytest.raises(getattr(hr.errors, error), match=message):
+        hr.Session(_linear()[0]).run(fetch)
+
+
+def test_make_callable_takes_one_value_per_feed() -> None:
+    graph, x, w, y = _linear()
+    session = hr.Session(graph)
+    step = session.make_callable({"y": y, "w": w}, [x])
+    np.testing.assert_array_equal(step([[3, 4]])["y"], [[3, 4]])
+    with pytest.raises(hr.errors.FeedError, match="number of values differs(.|\n)*1: x:0(.|\n)*2"):
+        step(1, 2)
+    session.close()
+    with pytest.raises(hr.errors.FailedPreconditionError, match="session is closed"):
+        step([[3, 4]])
+    with pytest.raises(hr.errors.FailedPreconditionError, match="session is closed"):
+        session.run(y)
+
+
+def test_two_sessions_have_two_values_of_a_variable() -> None:
+    """A31."""
+    graph, _, w, _ = _linear()
+    with graph.as_default():
+        change = w.assign_add([1.0, 2.0])
+    first, second = hr.Session(graph), hr.Session(graph)
+    first.run(change)
+    np.testing.assert_array_equal(first.run(w), [2, 3])
+    np.testing.assert_array_equal(second.run(w), [1, 1])
+
+
+def test_variables_initialise_on_first_use_in_the_order_of_their_dependencies() -> None:
+    """D18."""
+    with hr.Graph().as_default() as graph:
+        a = hr.Variable(hr.random.normal([3], seed=1), name="a")
+        b = hr.Variable(a.read() * 2.0, name="b")
+        c = hr.Variable(lambda: b.read() + a.read(), name="c")
+    session = hr.Session(graph)
+    c_value = session.run(c)
+    a_value, b_value = session.run([a, b])
+    np.testing.assert_array_equal(b_value, a_value * 2)
+    np.testing.assert_array_equal(c_value, b_value + a_value)
+
+
+def test_initial_values_that_wait_for_each_other_are_an_error() -> None:
+    with hr.Graph().as_default() as graph:
+        a = hr.Variable(1.0, name="a")
+        b = hr.Variable(a.read(), name="b")
+        a.initializer = hr.apply_op("AssignVariableOp", a.handle, b.read(), dtype=hr.float32)
+    with pytest.raises(hr.errors.GraphError, match="in a circle(.|\n)*a -> b -> a|in a circle(.|\n)*b -> a -> b"):
+        hr.Session(graph).run(b)
+
+
+def test_all_variables_without_a_value_are_named_at_once() -> None:
+    with hr.Graph().as_default() as graph:
+        a, b = hr.Variable(1.0, name="a"), hr.Variable(2.0, name="b")
+        total = a + b
+        a.initializer = b.initializer = None
+    session = hr.Session(graph)
+    with pytest.raises(hr.errors.FailedPreconditionError, match="variables without a value: 'a', 'b'(.|\n)*write_variables"):
+        session.run(total)
+    session.write_variables({"a": np.float32(1) * np.ones((), np.float32), "b": np.full((), 5, np.float32)})
+    assert session.run(total) == 6.0
+
+
+def test_variables_are_read_as_copies_and_written_all_or_none() -> None:
+    graph, _, w, _ = _linear()
+    with graph.as_default():
+        hr.Variable(7, name="step", trainable=False)
+    session = hr.Session(graph)
+    values = session.read_variables()
+    assert sorted(values) == ["step", "w"]
+    values["w"][:] = 99
+    np.testing.assert_array_equal(session.run(w), [1, 1])
+    session.write_variables({"w": np.array([5, 6], np.float32)})
+    np.testing.assert_array_equal(session.read_variables(["w"])["w"], [5, 6])
+    for wrong, error, message in (
+        ({"w": np.zeros(2, np.float32), "step": np.zeros(3, np.int32)}, hr.errors.ShapeError, "'step' cannot take the value"),
+        ({"w": np.zeros(2, np.float32), "step": np.zeros((), np.int64)}, hr.errors.DTypeError, "'step' cannot take the value"),
+        ({"w": np.zeros(2, np.float32), "stepp": np.zeros(())}, hr.errors.NotFoundError, "no variable 'stepp'(.|\n)*step"),
+    ):
+        with pytest.raises(error, match=message):
+            session.write_variables(wrong)
+    np.testing.assert_array_equal(session.run(w), [5, 6])
+    with pytest.raises(hr.errors.NotFoundError, match="no variable 'x'"):
+        session.read_variables(["x"])
+
+
+def test_a_step_past_its_deadline_ends_before_the_next_operation() -> None:
+    @hr.register_op("TestWait", inputs=dict(x="T"), outputs=dict(y="T"), stateful=True)
+    def wait_shape(op):
+        """x, when the event of the test is set."""
+        return [op.inputs[0].shape]
+
+    release = threading.Event()
+
+    @hr.register_kernel("TestWait")
+    def wait(op, x):
+        release.wait(10)
+        return x + 0
+
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [])
+        y = hr.exp(hr.apply_op("TestWait", x), name="late")
+    session = hr.Session(graph)
+    timer = threading.Timer(0.1, release.set)
+    timer.start()
+    with pytest.raises(hr.errors.DeadlineExceededError, match="did not end in time(.|\n)*before Exp 'late'"):
+        session.run(y, feeds={x: 1.0}, timeout=0.01)
+    assert session.run(y, feeds={x: 0.0}, timeout=10.0) == 1.0
+    release.clear()
+    pending = session.run_async(y, feeds={x: 1.0})
+    assert not pending.is_done
+    with pytest.raises(hr.errors.DeadlineExceededError, match="still running"):
+        pending.result(timeout=0.01)
+    pending.cancel()
+    release.set()
+    with pytest.raises(hr.errors.CancelledError, match="was cancelled"):
+        pending.result(timeout=10)
+    assert session.run_async(y, feeds={x: 0.0}).result(timeout=10) == 1.0
+
+
+def test_timeout_of_the_configuration_holds_for_every_step() -> None:
+    graph, x, _, y = _linear()
+    session = hr.Session(graph, config=hr.config(timeout=1e-9))
+    with pytest.raises(hr.errors.DeadlineExceededError, match="did not end in time"):
+        session.run(y, feeds={x: [[1, 2]]})
+
+
+def test_trace_records_every_operation_in_order() -> None:
+    graph, x, _, y = _linear()
+    trace = hr.Trace()
+    hr.Session(graph).run(y, feeds={x: [[1, 2]]}, trace=trace)
+    assert [record.type for record in trace.records] == ["ReadVariableOp", "Mul"]
+    assert all(record.end_ns >= record.start_ns for record in trace.records)
+    assert "Mul" in trace.summary()
+
+
+def test_targets_of_missing_packages_name_them() -> None:
+    with pytest.raises(hr.errors.NotFoundError, match=r"grpc://a:1(.|\n)*pip install headrace-distributed"):
+        hr.Session(hr.Graph(), "grpc://a:1")
+    with pytest.raises(hr.errors.InvalidArgumentError, match="a session runs a graph"):
+        hr.Session("grpc://a:1")
+
+
+def test_eight_threads_step_overlapping_subgraphs() -> None:
+    """A42, A33: 8 threads x 1,000 atomic additions end at exactly 8,000."""
+    with hr.Graph().as_default() as graph:
+        count = hr.Variable(0, name="count")
+        x = hr.placeholder(hr.float32, [])
+        add = count.assign_add(1)
+        y = x * 2.0
+    session = hr.Session(graph)
+    wrong: list[float] = []
+
+    def work(number: int) -> None:
+        step = session.make_callable([y, add], [x])
+        for _ in range(1000):
+            value, _ = step(float(number))
+            if value != 2.0 * number:
+                wrong.append(value)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert session.run(count) == 8000
+
+
+def test_a_read_sees_a_whole_value_old_or_new() -> None:
+    with hr.Graph().as_default() as graph:
+        w = hr.Variable(np.zeros(5000, np.float32), name="w")
+        change = w.assign_add(np.ones(5000, np.float32))
+    session = hr.Session(graph)
+    stop = threading.Event()
+    torn: list[np.ndarray] = []
+
+    def read() -> None:
+        step = session.make_callable(w)
+        while not stop.is_set():
+            value = step()
+            if value.min() != value.max():
+                torn.append(value)
+
+    reader = threading.Thread(target=read)
+    session.run(w)
+    reader.start()
+    for _ in range(500):
+        session.run(change)
+    stop.set()
+    reader.join()
+    assert not torn
+
+
+def test_a_thousand_steps_leave_graph_and_plans_as_they_are() -> None:
+    """D01, the quick form."""
+    graph, x, w, y = _linear()
+    with graph.as_default():
+        change = w.assign_add([0.5, 0.5])
+    session = hr.Session(graph)
+    session.run([y, change], feeds={x: [[1, 2]]})
+    before = graph.version, len(session._definitions)
+    for _ in range(1000):
+        session.run([y, change], feeds={x: [[1, 2]]})
+    assert (graph.version, len(session._definitions)) == before

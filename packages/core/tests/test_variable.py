@@ -1,0 +1,181 @@
+"""Variables in graphs, in the process, and in traces."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+
+import headrace as hr
+from headrace.runtime.resources import process_resources
+
+
+def test_outside_of_any_graph_the_value_lives_at_once() -> None:
+    w = hr.Variable([1.0, 2.0], name="w_process")
+    w.assign_add([1.0, 1.0])
+    w.assign_sub([0.5, 0.0])
+    np.testing.assert_array_equal(w.numpy(), [1.5, 3.0])
+    w.assign([0, 0])
+    np.testing.assert_array_equal(w.numpy(), [0, 0])
+    assert "in the process" in repr(w)
+    assert hr.Variable(lambda: hr.ones([2]) * 3.0).numpy().tolist() == [3.0, 3.0]
+    assert hr.Variable(1, dtype=hr.float64).dtype is hr.float64
+
+
+def test_sessions_of_every_graph_share_it() -> None:
+    w = hr.Variable(1.0)
+    graphs = []
+    for _ in range(2):
+        with hr.Graph().as_default() as graph:
+            graphs.append((graph, w * 2.0, w.assign_add(1.0)))
+    (first, y1, change), (second, y2, _) = graphs
+    hr.Session(first).run(change)
+    assert hr.Session(first).run(y1) == hr.Session(second).run(y2) == 4.0
+
+
+def test_names_of_two_variables_differ_and_their_memory_is_given_back() -> None:
+    gc.collect()
+    before = len(list(process_resources().variables()))
+    a, b = hr.Variable(1.0, name="same"), hr.Variable(2.0, name="same")
+    assert a.name != b.name
+    assert (a.numpy(), b.numpy()) == (1.0, 2.0)
+    del a, b
+    gc.collect()
+    assert len(list(process_resources().variables())) == before
+
+
+def test_in_a_graph_it_is_a_handle_with_a_value_per_session() -> None:
+    with hr.Graph().as_default() as graph:
+        with hr.name_scope("layer"):
+            w = hr.Variable(np.zeros((2, 3), np.float32), name="w")
+        assert w.name == "layer/w"
+        assert w.handle.dtype is hr.resource
+        assert w.shape == [2, 3]
+        assert "in a graph" in repr(w)
+        other = hr.Variable(0.0, name="w")
+        assert other.name == "w"
+    assert graph.variables == [w, other]
+    with pytest.raises(hr.errors.FailedPreconditionError, match="one value per session"):
+        w.numpy()
+    with hr.Graph().as_default() as elsewhere, pytest.raises(hr.errors.InvalidArgumentError, match="belongs to another graph"):
+        w.handle_in(elsewhere)
+
+
+def test_reads_see_the_assignments_they_wait_for() -> None:
+    with hr.Graph().as_default() as graph:
+        w = hr.Variable(1.0, name="w")
+        with hr.control_dependencies([w.assign_add(5.0)]):
+            after = w.read()
+    assert hr.Session(graph).run(after) == 6.0
+
+
+def test_a_value_that_was_read_does_not_change_later_in_the_step() -> None:
+    """A32."""
+    with hr.Graph().as_default() as graph:
+        w = hr.Variable(np.ones(4, np.float32), name="w")
+        before = w.read()
+        with hr.control_dependencies([before]):
+            change = w.assign_add(np.ones(4, np.float32))
+        with hr.control_dependencies([change]):
+            total = before + w.read()
+    np.testing.assert_array_equal(hr.Session(graph).run(total), [3] * 4)
+
+
+def test_updates_happen_in_place_when_nobody_looks() -> None:
+    """A33."""
+    with hr.Graph().as_default() as graph:
+        w = hr.Variable(np.ones(1000, np.float32), name="w")
+        change = w.assign_sub(w.read() * 0.5)
+    session = hr.Session(graph)
+    session.run(change)
+    (buffer,) = session.resources.variables()
+    address = buffer.read().ctypes.data
+    for _ in range(5):
+        session.run(change)
+    assert buffer.read().ctypes.data == address
+    held = buffer.read()
+    session.run(change)
+    assert buffer.read().ctypes.data != held.ctypes.data
+    assert held[0] == 0.5**6
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda w: w.assign([1.0, 2.0, 3.0]), "ShapeError", "does not fit the variable"),
+        (lambda w: w.assign_add(np.ones(2)), "DTypeError", "wrong dtype"),
+        (lambda w: hr.apply_op("ReadVariableOp", w.handle, dtype=hr.int32), "DTypeError", "another dtype"),
+        (lambda w: hr.apply_op("ResourceScatterAdd", w.handle, [0], [[1.0, 2.0]], dtype=hr.float32), "ShapeError", "does not fit"),
+    ],
+)
+def test_wrong_assignments_are_refused_while_building(call, error: str, message: str) -> None:
+    with hr.Graph().as_default():
+        w = hr.Variable([1.0, 2.0], name="w")
+        with pytest.raises(getattr(hr.errors, error), match=message):
+            call(w)
+
+
+def test_symbolic_initial_value_outside_a_graph_is_refused() -> None:
+    with hr.Graph().as_default():
+        x = hr.constant(1.0)
+    with pytest.raises(hr.errors.InvalidArgumentError, match="cannot start from a symbolic tensor(.|\n)*lambda"):
+        hr.Variable(x)
+    with pytest.raises(hr.errors.FailedPreconditionError, match="has no handle here"):
+        _ = hr.Variable(1.0).handle
+
+
+def test_updates_by_row() -> None:
+    """O13: an index out of range changes nothing."""
+    with hr.Graph().as_default() as graph:
+        w = hr.Variable(np.zeros((3, 2), np.float32), name="w")
+        index, rows = hr.placeholder(hr.int32, [None]), hr.placeholder(hr.float32, [None, 2])
+        ops = {
+            name: hr.apply_op(f"ResourceScatter{name}", w.handle, index, rows, dtype=hr.float32)
+            for name in ("Add", "Sub", "Update")
+        }
+    session = hr.Session(graph)
+    feeds = {index: [1, 1], rows: [[1, 2], [3, 4]]}
+    session.run(ops["Add"], feeds=feeds)
+    np.testing.assert_array_equal(session.run(w), [[0, 0], [4, 6], [0, 0]])
+    session.run(ops["Sub"], feeds={index: [0, 1], rows: [[1, 1], [4, 6]]})
+    np.testing.assert_array_equal(session.run(w), [[-1, -1], [0, 0], [0, 0]])
+    session.run(ops["Update"], feeds=feeds)
+    np.testing.assert_array_equal(session.run(w), [[-1, -1], [3, 4], [0, 0]])
+    before = session.run(w)
+    for bad in ([0, -1], [0, 3]):
+        for op in ops.values():
+            with pytest.raises(hr.errors.OutOfRangeError, match="index is out of range(.|\n)*0 <= index < 3"):
+                session.run(op, feeds={index: bad, rows: [[9, 9], [9, 9]]})
+    np.testing.assert_array_equal(session.run(w), before)
+
+
+def test_state_can_be_asked_for_and_destroyed() -> None:
+    with hr.Graph().as_default() as graph:
+        w = hr.Variable([1.0, 2.0], name="w")
+        asked = hr.apply_op("VarIsInitializedOp", w.handle)
+        shape = hr.apply_op("VariableShape", w.handle)
+        destroy = hr.apply_op("DestroyResourceOp", w.handle)
+        strict = hr.apply_op("DestroyResourceOp", w.handle, ignore_lookup_error=False)
+        value = w.read()
+    session = hr.Session(graph)
+    assert not session.run(asked)
+    session.run(value)
+    assert session.run(asked)
+    assert session.run(shape).tolist() == [2]
+    session.run(destroy)
+    assert not session.run(asked)
+    with pytest.raises(hr.errors.FailedPreconditionError, match="has no value to destroy"):
+        session.run(strict)
+    with pytest.raises(hr.errors.FailedPreconditionError, match="'w' has no value yet(.|\n)*created at test_variable.py"):
+        session.run(value)
+
+
+def test_two_variables_of_one_shared_name_must_agree() -> None:
+    with hr.Graph().as_default() as graph:
+        attrs = {"shared_name": "v", "shape": hr.Shape([2])}
+        a = graph.create_op("VarHandleOp", (), {**attrs, "dtype": hr.float32}).outputs[0]
+        b = graph.create_op("VarHandleOp", (), {**attrs, "dtype": hr.int32}).outputs[0]
+        reads = [hr.apply_op("VarIsInitializedOp", item) for item in (a, b)]
+    with pytest.raises(hr.errors.InvalidArgumentError, match="'v' exists with another type"):
+        hr.Session(graph).run(reads)
