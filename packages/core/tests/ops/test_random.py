@@ -341,3 +341,16 @@ def test_variables_start_from_the_numbers_of_their_seed() -> None:
     (result,) = fresh_values(graph, value)
     state = PhiloxState.from_seeds(87654321, 1)
     assert np.array_equal(result, distributions.normal(state, (784, 10), np.float32) * np.float32(0.05))
+
+
+def test_streams_are_read_and_restored() -> None:
+    with hr.Graph(seed=3).as_default() as graph:
+        tensors = [hr.random.uniform([4]), hr.random.shuffle([1, 2, 3, 4, 5, 6, 7, 8]), hr.random.normal([2])]
+    with hr.Session(graph) as session:
+        session.run(tensors)
+        streams = session.read_streams()
+        following = session.run(tensors)
+    assert set(streams) == {tensor.op.name for tensor in tensors}
+    with hr.Session(graph) as session:
+        session.write_streams(streams)
+        assert all(np.array_equal(left, right) for left, right in zip(session.run(tensors), following, strict=True))
