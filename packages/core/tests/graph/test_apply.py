@@ -63,7 +63,7 @@ def test_values_that_do_not_fit_are_refused(value, dtype, error: str, message: s
 
 
 def test_python_numbers_take_the_dtype_of_the_tensor_beside_them() -> None:
-    x = hr.constant([1.0], hr.float64)
+    x = hr.constant(1.0, hr.float64)
     assert hr.apply_op("AddV2", x, 1).dtype is hr.float64
     assert hr.apply_op("AddV2", 1, x).dtype is hr.float64
     assert hr.apply_op("AddN", [1, x, 2.5]).dtype is hr.float64

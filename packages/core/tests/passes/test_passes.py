@@ -116,7 +116,7 @@ def test_fold_leaves_what_is_large_stateful_controlled_or_wrong() -> None:
     with_control: list[hr.Tensor] = []
 
     def build(x: hr.Tensor) -> list[hr.Tensor]:
-        with hr.control_dependencies([x]):
+        with hr.control_dependencies([hr.tanh(x)]):
             with_control.append(hr.exp(hr.constant(1.0), name="controlled"))
         return [
             hr.zeros([1_000_000]),

@@ -20,7 +20,7 @@ class Fetches:
     """What a step returns.
 
     Attributes:
-      tensors: the tensors to compute, each once.
+      tensors: the tensors to compute; one that is asked for twice is here twice, since each result is the caller's own.
       targets: the operations to run for their effect.
       rebuild: from the tensors' values to the structure that was asked for, with None for operations.
     """
@@ -44,7 +44,7 @@ def flatten_fetches(graph: Graph, structure: Any) -> Fetches:
     if type(structure) is Tensor:  # the common case of the hot path
         _check_graph(graph, structure.op)
         return Fetches((structure,), (), _first)
-    tensors: dict[Tensor, int] = {}
+    tensors: list[Tensor] = []
     targets: dict[Operation, None] = {}
     rebuild = _visit(graph, structure, tensors, targets)
     return Fetches(tuple(tensors), tuple(targets), rebuild)
@@ -54,7 +54,7 @@ def _first(values: Sequence[Any]) -> Any:
     return values[0]
 
 
-def _visit(graph: Graph, item: Any, tensors: dict[Tensor, int], targets: dict[Operation, None]) -> Rebuild:
+def _visit(graph: Graph, item: Any, tensors: list[Tensor], targets: dict[Operation, None]) -> Rebuild:
     if isinstance(item, Mapping):
         parts = {key: _visit(graph, value, tensors, targets) for key, value in item.items()}
         return lambda values: {key: part(values) for key, part in parts.items()}
@@ -66,12 +66,13 @@ def _visit(graph: Graph, item: Any, tensors: dict[Tensor, int], targets: dict[Op
     if isinstance(leaf, Operation):
         targets[leaf] = None
         return lambda values: None
-    position = tensors.setdefault(leaf, len(tensors))
+    position = len(tensors)
+    tensors.append(leaf)
     return lambda values: values[position]
 
 
 def _visit_sequence(
-    graph: Graph, items: Sequence[Any], tensors: dict[Tensor, int], targets: dict[Operation, None]
+    graph: Graph, items: Sequence[Any], tensors: list[Tensor], targets: dict[Operation, None]
 ) -> Rebuild:
     parts = [_visit(graph, item, tensors, targets) for item in items]
     if isinstance(items, list):
