@@ -1,0 +1,62 @@
+"""Losses by name: functions of labels and outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import headrace as hr
+from headrace.errors import NotFoundError, known_names
+
+__all__ = ["Loss", "lookup"]
+
+Loss = str | Callable[[Any, Any], Any]
+
+
+def _sparse_softmax_cross_entropy(labels: Any, outputs: Any) -> Any:
+    """Labels are class numbers `[batch]`, outputs logits `[batch, classes]`; gives nats `[batch]`."""
+    return hr.nn.sparse_softmax_cross_entropy(labels=labels, logits=outputs)
+
+
+def _softmax_cross_entropy(labels: Any, outputs: Any) -> Any:
+    """Labels are probabilities `[batch, classes]`, outputs logits of that shape; gives nats `[batch]`."""
+    return hr.nn.softmax_cross_entropy(labels=hr.cast(labels, outputs.dtype), logits=outputs)
+
+
+def _sigmoid_cross_entropy(labels: Any, outputs: Any) -> Any:
+    """Labels are probabilities, outputs logits of that shape; gives nats of each. max(x, 0) - x z + log(1 + exp(-|x|)) is the
+    cross-entropy without an exponential that could overflow.
+    """
+    wanted = hr.cast(labels, outputs.dtype)
+    return hr.maximum(outputs, 0.0) - outputs * wanted + hr.log1p(hr.exp(-hr.abs(outputs)))
+
+
+def _mean_squared_error(labels: Any, outputs: Any) -> Any:
+    """Labels and outputs have one shape; gives the squared difference of each."""
+    return hr.square(outputs - hr.cast(labels, outputs.dtype))
+
+
+_BY_NAME: dict[str, Callable[[Any, Any], Any]] = {
+    "mean_squared_error": _mean_squared_error,
+    "sigmoid_cross_entropy": _sigmoid_cross_entropy,
+    "softmax_cross_entropy": _softmax_cross_entropy,
+    "sparse_softmax_cross_entropy": _sparse_softmax_cross_entropy,
+}
+
+
+def lookup(loss: Loss) -> Callable[[Any, Any], Any]:
+    """Return the loss of a name; a function is returned as it is.
+
+    Raises:
+      NotFoundError: there is none of that name.
+    """
+    if not isinstance(loss, str):
+        return loss
+    if loss not in _BY_NAME:
+        raise NotFoundError(
+            f"there is no loss '{loss}'",
+            expected=known_names(loss, _BY_NAME),
+            got=loss,
+            hint="any function of labels and outputs will do",
+        )
+    return _BY_NAME[loss]

@@ -1,0 +1,334 @@
+"""Trainer: fits a model to a dataset, in one graph that is stepped by one callable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+import headrace as hr
+from headrace.data import Dataset, DatasetIterator
+from headrace.errors import FailedPreconditionError, InvalidArgumentError
+from headrace.layers.module import Module
+from headrace.training import losses, training_graph
+from headrace.training import metrics as metric_functions
+from headrace.training.callbacks import Callback
+from headrace.training.interruption import Interruption
+from headrace.training.optim.optimizer import Optimizer
+from headrace.training.progress import Progress
+from headrace.training.running_means import RunningMeans
+
+__all__ = ["Trainer"]
+
+
+class Trainer:
+    """Fits a model. It owns a graph, a session and the position in the training, all mutable state.
+
+    Args:
+      model: a `hr.layers.Module`.
+      loss: "sparse_softmax_cross_entropy", "softmax_cross_entropy", "sigmoid_cross_entropy", "mean_squared_error", or a function
+        of labels and outputs; its mean over the batch is made smaller.
+      optimizer: a `hr.optim.Optimizer`.
+      metrics: "accuracy", "mean_absolute_error", or functions of labels and outputs, whose means are reported.
+      callbacks: called between steps and epochs, in this order.
+      seed: of the graph; with it two runs are equal bit for bit.
+    Raises:
+      InvalidArgumentError: the model, the optimizer or a callback is not one.
+      NotFoundError: there is no loss or metric of that name.
+
+    Example:
+      >>> import headrace as hr, numpy as np
+      >>> x = np.linspace(-1, 1, 32, dtype=np.float32).reshape(-1, 1)
+      >>> trainer = hr.Trainer(hr.layers.Dense(1), "mean_squared_error", hr.optim.SGD(0.5), seed=1)
+      >>> history = trainer.fit(hr.data.from_arrays(x, 3 * x + 2).batch(8), epochs=20, progress=False)
+      >>> history["loss"][-1] < 1e-6
+      True
+      >>> trainer.predict(np.float32([[10.0]])).round(2)
+      array([[32.]], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        model: Module,
+        loss: losses.Loss,
+        optimizer: Optimizer,
+        metrics: Sequence[metric_functions.Metric] = (),
+        callbacks: Sequence[Callback] = (),
+        *,
+        seed: int | None = None,
+    ) -> None:
+        _check_kind(model, Module, "model", "hr.layers.Module")
+        _check_kind(optimizer, Optimizer, "optimizer", "hr.optim.Optimizer")
+        for callback in callbacks:
+            _check_kind(callback, Callback, "callback", "hr.Callback")
+        self.model = model
+        self.optimizer = optimizer
+        self.callbacks = sorted(callbacks, key=lambda callback: callback.runs_last)
+        self.seed = seed
+        self.step = 0
+        self.epoch = 0
+        self.dataset: Dataset | None = None
+        self.history: dict[str, list[float]] = {}
+        self._loss = losses.lookup(loss)
+        self._metrics = dict(metric_functions.lookup(metric) for metric in metrics)
+        self._parts: training_graph.TrainingGraph | None = None
+        self._session: hr.Session | None = None
+        self._pending: Mapping[str, Any] | None = None
+        self._first_epoch = 0
+        self._resumed = False
+        self._stopping = False
+        self._means = RunningMeans()
+        self._iterator: DatasetIterator | None = None
+        self._position: Mapping[str, int] | None = None
+
+    @property
+    def graph(self) -> hr.Graph:
+        """The graph of model, loss, update and metrics."""
+        return self._built().graph
+
+    @property
+    def session(self) -> hr.Session:
+        """The session that holds the values of the variables."""
+        self._built()
+        if self._session is None:
+            raise FailedPreconditionError("the trainer is closed", hint="make a new hr.Trainer")
+        return self._session
+
+    def build(self, dataset: Dataset, *, target: str = "") -> None:
+        """Make the graph and the session; `fit` and `evaluate` do so by themselves.
+
+        Args:
+          dataset: of batches like those to come: pairs of inputs `[batch, ...]` and labels `[batch, ...]`.
+          target: see `hr.Session`.
+        Raises:
+          InvalidArgumentError: the dataset is empty or its elements are no such pairs.
+        """
+        if self._parts is not None:
+            return
+        example = next(dataset.iterator(), None)
+        if example is None:
+            raise InvalidArgumentError("the dataset is empty", expected="at least one batch", got=repr(dataset))
+        self._parts = training_graph.build(self.model, self._loss, self.optimizer, self._metrics, self.seed, example)
+        parts, self._session = self._parts, hr.Session(self._parts.graph, target)
+        feeds = [parts.inputs, parts.labels]
+        self._train = self._session.make_callable([*parts.measured, parts.train], feeds)
+        self._evaluate = self._session.make_callable(list(parts.evaluated), feeds)
+        self._predict = self._session.make_callable(parts.outputs, [parts.inputs])
+        if self._pending is not None:
+            self.restore(self._pending)
+
+    def fit(
+        self,
+        dataset: Dataset,
+        epochs: int = 1,
+        *,
+        validation: Dataset | tuple[Any, Any] | None = None,
+        target: str = "",
+        progress: bool = True,
+    ) -> dict[str, list[float]]:
+        """Train.
+
+        Ctrl-C lets the step that runs finish, calls the callbacks' `on_fit_end` and raises KeyboardInterrupt; the trainer can
+        go on afterwards. After a `restore`, made before this call or in a callback's `on_fit_begin`, the training goes on from
+        the very next batch and ends where the interrupted call would have ended.
+
+        Args:
+          dataset: of batches, pairs of inputs `[batch, ...]` and labels `[batch, ...]`.
+          epochs: how many times to go through it.
+          validation: what to evaluate after each epoch: such a dataset, or two arrays.
+          target: "" to train in this process, or the address of a cluster.
+          progress: whether to show a bar (on a terminal) or a line per epoch (elsewhere).
+        Returns:
+          "loss", the metrics and, with validation, "val_loss" and so on: one value per epoch since the trainer was made.
+        Raises:
+          InvalidArgumentError: the dataset is empty, endless, or not of such pairs.
+          HeadraceError: a step failed.
+        """
+        length = dataset.length
+        if length is None:
+            raise InvalidArgumentError(
+                "an endless dataset has no epochs", expected="a dataset that ends", hint="dataset.take(steps_per_epoch)"
+            )
+        self.dataset = dataset
+        self.build(dataset, target=target)
+        if not self._resumed:
+            self._first_epoch, self._iterator, self._position, self._means = self.epoch, None, None, RunningMeans()
+        self._stopping = False
+        display = Progress(enabled=progress)
+        with Interruption() as interruption:
+            self._notify("on_fit_begin")
+            last = self._first_epoch + epochs
+            try:
+                while self.epoch < last and not self._stopping and not interruption.requested:
+                    self._run_epoch(dataset, length, last, validation, display, interruption)
+            finally:
+                display.close()
+                self._resumed = False
+            self._notify("on_fit_end")
+        if interruption.requested:
+            raise KeyboardInterrupt
+        return self.history
+
+    def _run_epoch(
+        self,
+        dataset: Dataset,
+        length: int,
+        last: int,
+        validation: Dataset | tuple[Any, Any] | None,
+        display: Progress,
+        interruption: Interruption,
+    ) -> None:
+        iterator = self._iterator = self._iterator_of(dataset)
+        display.start_epoch(self.epoch + 1, last, length, iterator.state()["position"])
+        names, train, means = self._built().names, self._train, self._means
+        for inputs, labels in iterator:
+            *values, _ = train(inputs, labels)
+            logs = {name: float(value) for name, value in zip(names, values, strict=True)}
+            means.add(logs, len(labels))
+            self.step += 1
+            display.step(logs)
+            self._notify("on_step_end", self.step, logs)
+            if self._stopping or interruption.requested:
+                if iterator.state()["position"] < length:
+                    return
+                break
+        logs = means.result()
+        if validation is not None:
+            logs |= {f"val_{name}": value for name, value in self.evaluate(validation).items()}
+        display.end_epoch(logs)
+        for name, value in logs.items():
+            self.history.setdefault(name, []).append(value)
+        self.epoch += 1
+        self._iterator, self._means = None, RunningMeans()
+        self._notify("on_epoch_end", self.epoch, logs)
+
+    def _iterator_of(self, dataset: Dataset) -> DatasetIterator:
+        """The epoch that is to be gone through, from where a restored state left it."""
+        iterator = dataset.iterator(epoch=self.epoch)
+        if self._position is not None:
+            iterator.restore(self._position)
+            self._position = None
+        return iterator
+
+    def evaluate(self, dataset: Dataset | tuple[Any, Any], *, batch_size: int = 256) -> dict[str, float]:
+        """Measure loss and metrics, without training.
+
+        Args:
+          dataset: of batches, or a pair of arrays, inputs and labels.
+          batch_size: of the batches that arrays are cut into.
+        Returns:
+          "loss" and the metrics: means over all examples.
+        """
+        batches = hr.data.from_arrays(*dataset).batch(batch_size) if isinstance(dataset, tuple) else dataset
+        self.build(batches)
+        means = RunningMeans()
+        for inputs, labels in batches.iterator():
+            values = self._evaluate(inputs, labels)
+            means.add(dict(zip(self._built().names, map(float, values), strict=True)), len(labels))
+        return means.result()
+
+    def predict(self, inputs: Any, *, batch_size: int = 256) -> np.ndarray[Any, Any]:
+        """Apply the model.
+
+        Args:
+          inputs: array `[n, ...]`.
+          batch_size: how many to do at a time.
+        Returns:
+          The model's outputs `[n, ...]`.
+        Raises:
+          FailedPreconditionError: the trainer has no graph yet.
+        """
+        self._built()
+        array = np.asarray(inputs)
+        starts = range(0, max(1, len(array)), batch_size)
+        return np.concatenate([self._predict(array[start : start + batch_size]) for start in starts])
+
+    def stop(self) -> None:
+        """End `fit` after the step that runs, or at the end of the epoch where it is called from `on_epoch_end`."""
+        self._stopping = True
+
+    def progress(self) -> dict[str, Any]:
+        """Where the training stands, besides what the session holds: JSON values."""
+        position = self._position or {"epoch": self.epoch, "position": 0}
+        return {
+            "step": self.step,
+            "epoch": self.epoch,
+            "first_epoch": self._first_epoch,
+            "dataset": dict(position) if self._iterator is None else self._iterator.state(),
+            "means": self._means.state(),
+            "history": {name: list(values) for name, values in self.history.items()},
+            "callbacks": [callback.state() for callback in self.callbacks],
+        }
+
+    def state(self) -> dict[str, Any]:
+        """All that a run needs in order to go on bit for bit.
+
+        Returns:
+          "variables": copies of all values, name -> array; "streams": see `hr.Session.read_streams`; "progress": see `progress`.
+        Raises:
+          FailedPreconditionError: the trainer has no graph yet.
+        """
+        return {
+            "variables": self.session.read_variables(),
+            "streams": self.session.read_streams(),
+            "progress": self.progress(),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state` gave, in a trainer made in the same way.
+
+        Args:
+          state: all of it, or some of its three parts; where the graph is still to be built it waits until then.
+        Raises:
+          HeadraceError: a variable, stream or position does not fit; variables keep their values then.
+        """
+        if self._parts is None:
+            self._pending = state
+            return
+        self._pending = None
+        if "variables" in state:
+            self.session.write_variables(state["variables"])
+        if "streams" in state:
+            self.session.write_streams(state["streams"])
+        if "progress" in state:
+            self._restore_progress(state["progress"])
+
+    def _restore_progress(self, progress: Mapping[str, Any]) -> None:
+        saved = progress["callbacks"]
+        if len(saved) != len(self.callbacks):
+            raise InvalidArgumentError(
+                "the state is of a trainer with other callbacks", expected=f"{len(self.callbacks)}", got=f"{len(saved)}"
+            )
+        self.step, self.epoch, self._first_epoch = progress["step"], progress["epoch"], progress["first_epoch"]
+        self._means = RunningMeans(progress["means"])
+        self.history = {name: list(values) for name, values in progress["history"].items()}
+        for callback, callback_state in zip(self.callbacks, saved, strict=True):
+            callback.restore(callback_state)
+        self._iterator, self._position, self._resumed = None, dict(progress["dataset"]), True
+
+    def close(self) -> None:
+        """Close the session; the values of the variables go with it."""
+        if self._session is not None:
+            self._session.close()
+
+    def _built(self) -> training_graph.TrainingGraph:
+        if self._parts is None:
+            raise FailedPreconditionError(
+                "the trainer has no graph yet, since it has seen no batch",
+                hint="fit, evaluate, or trainer.build(dataset)",
+            )
+        return self._parts
+
+    def _notify(self, event: str, *arguments: Any) -> None:
+        for callback in self.callbacks:
+            try:
+                getattr(callback, event)(self, *arguments)
+            except Exception as error:
+                error.add_note(f"in callback {type(callback).__name__}.{event}")
+                raise
+
+
+def _check_kind(value: Any, kind: type, what: str, name: str) -> None:
+    if not isinstance(value, kind):
+        raise InvalidArgumentError(f"the {what} of a trainer cannot be used", expected=name, got=repr(value))
