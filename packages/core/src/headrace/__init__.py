@@ -1,6 +1,6 @@
 """Dataflow graphs: build, differentiate, optimise and run them."""
 
-from headrace import errors, interfaces
+from headrace import data, errors, interfaces, layers
 from headrace.config import Config, config
 from headrace.function import Function, function
 from headrace.grad import array as _array_gradients  # noqa: F401  # registers the rules of the family, as all below
@@ -163,6 +163,10 @@ from headrace.ops.reshaping import broadcast_to, expand_dims, permute_dims, resh
 from headrace.runtime.trace import Trace
 from headrace.session import PendingStep, Session
 from headrace.signature import Signature
+from headrace.training import optim
+from headrace.training.callbacks import Callback, EarlyStopping
+from headrace.training.optim.clipping import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
+from headrace.training.trainer import Trainer
 from headrace.types import (
     DType,
     Shape,

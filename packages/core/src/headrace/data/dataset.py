@@ -5,7 +5,8 @@
       .batch(64)                     element i: 64 of them stacked
       .map(f)                        element i: f of it
 
-A position is therefore two numbers, epoch and index: that is all a resumed run needs to go on with the very next element.
+A position is therefore two numbers, epoch and index: that is all a resumed run needs to go on with the very next
+element.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ __all__ = ["Dataset", "DatasetIterator", "from_arrays"]
 class Dataset:
     """A sequence of elements, arrays or tuples of arrays, that is gone through epoch by epoch.
 
-    Each `for` over it is one epoch, and the next `for` the next one; with a seed, epoch n has the same order in every program.
-    The number of the epoch is mutable state; each method returns a new dataset, which starts at epoch 0.
+    Each `for` over it is one epoch, and the next `for` the next one; with a seed, epoch n has the same order in every
+    program. The number of the epoch is mutable state; each method returns a new dataset, which starts at epoch 0.
 
     Example:
       >>> import headrace as hr
@@ -75,8 +76,8 @@ class Dataset:
         """Change each element.
 
         Args:
-          function: takes an element (a tuple as several arguments) and returns one. To be resumed exactly it must give the
-            same for the same element.
+          function: takes an element (a tuple as several arguments) and returns one. To be resumed exactly it must give
+            the same for the same element.
         """
         return Dataset(Map(self._stage, function))
 

@@ -54,7 +54,7 @@ class Arrays:
 
 
 class Shuffle:
-    """The elements in the order in which a buffer of `buffer_size` would give them, which a seed and the epoch decide."""
+    """The elements in the order in which a buffer would give them; seed and epoch decide it."""
 
     def __init__(self, source: Stage, buffer_size: int, seed: int | None) -> None:
         self._source = source
@@ -80,7 +80,7 @@ class Shuffle:
 
 
 def _buffered_order(numbers: np.random.Generator, length: int, buffer_size: int) -> npt.NDArray[np.intp]:
-    """The order in which a buffer gives `length` elements: one of those in it at random, then the next element takes its place.
+    """The order in which a buffer gives elements: one of those in it at random, whose place the next one takes.
 
     A buffer that holds all of them is a plain permutation.
     """
@@ -151,7 +151,7 @@ class Take:
 
 
 class Repeat:
-    """Epochs of the source one after the other, `count` of them in each of its own; None: all in one that has no end."""
+    """Epochs of the source one after the other, `count` of them in each; None: all in one that has no end."""
 
     def __init__(self, source: Stage, count: int | None) -> None:
         self._source = source

@@ -78,9 +78,7 @@ def he_normal(*, seed: int | None = None) -> Initializer:
 
 
 def _fans(shape: Sequence[int]) -> tuple[int, int]:
-    """How many inputs an output sees and how many outputs an input reaches: `[..., inputs, outputs]`, what is before them
-    being the positions of a convolution's window.
-    """
+    """How many inputs an output sees and how many outputs an input reaches; shape `[window..., inputs, outputs]`."""
     if len(shape) < 2:
         size = max(1, math.prod(shape))
         return size, size

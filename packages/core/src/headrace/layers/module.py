@@ -25,11 +25,11 @@ _running: ContextVar[bool] = ContextVar("headrace_module_running", default=False
 
 
 class Module:
-    """Base class of layers and models. Its parameters are mutable state, in the graph it is first called in or in the process.
+    """Base class of layers and models. Mutable: its parameters are made at the first call.
 
     A subclass has `build`, which makes the parameters once the shape of the input is known, and `call`. Submodules and
-    variables are found in its attributes, and in lists, tuples and dictionaries there; attributes that start with `_` are not
-    looked at.
+    variables are found in its attributes, and in lists, tuples and dictionaries there; attributes that start with `_`
+    are not looked at.
 
     Args:
       name: the first part of the names of its variables; by default there is none.

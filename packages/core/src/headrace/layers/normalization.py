@@ -13,9 +13,9 @@ __all__ = ["BatchNorm"]
 class BatchNorm(Module):
     """y = gamma * (x - mean) / sqrt(variance + epsilon) + beta, over all axes but the last.
 
-    In training mean and variance are those of the batch, and the running ones move towards them whenever y is computed; else
-    the running ones are used. The running variance takes the batch's without bias (n - 1 in the denominator), y its plain one,
-    as TensorFlow's fused operation and PyTorch do. A frozen layer behaves as outside of training.
+    In training mean and variance are those of the batch, and the running ones move towards them whenever y is computed;
+    else the running ones are used. The running variance takes the batch's without bias (n - 1 in the denominator), y
+    its plain one, as TensorFlow's fused operation and PyTorch do. A frozen layer behaves as outside of training.
 
     Args:
       momentum: how much of the running statistics a step keeps.

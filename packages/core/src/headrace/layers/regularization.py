@@ -20,7 +20,8 @@ class Dropout(Module):
       name: see `Module`.
     Raises:
       InvalidArgumentError: the rate is outside [0, 1).
-    Source: Srivastava et al., *Dropout: a simple way to prevent neural networks from overfitting*, JMLR 15, 2014, section 10.
+    Source: Srivastava et al., *Dropout: a simple way to prevent neural networks from overfitting*, JMLR 15, 2014,
+      section 10.
     """
 
     def __init__(self, rate: float, *, seed: int | None = None, name: str | None = None) -> None:

@@ -17,8 +17,8 @@ __all__ = ["Callback", "EarlyStopping"]
 class Callback:
     """Base class of callbacks; each method does nothing unless a subclass says otherwise.
 
-    A callback may read everything of the trainer (`graph`, `session`, `step`, `epoch`, `dataset`, `history`), call its `stop`,
-    and in `on_fit_begin` its `restore`. An error it raises ends `fit`.
+    A callback may read everything of the trainer (`graph`, `session`, `step`, `epoch`, `dataset`, `history`), call its
+    `stop`, and in `on_fit_begin` its `restore`. An error it raises ends `fit`.
 
     Example:
       >>> import headrace as hr

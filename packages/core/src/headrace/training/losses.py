@@ -24,8 +24,9 @@ def _softmax_cross_entropy(labels: Any, outputs: Any) -> Any:
 
 
 def _sigmoid_cross_entropy(labels: Any, outputs: Any) -> Any:
-    """Labels are probabilities, outputs logits of that shape; gives nats of each. max(x, 0) - x z + log(1 + exp(-|x|)) is the
-    cross-entropy without an exponential that could overflow.
+    """Labels are probabilities z, outputs logits x of that shape; gives nats of each.
+
+    max(x, 0) - x z + log(1 + exp(-|x|)) is the cross-entropy without an exponential that could overflow.
     """
     wanted = hr.cast(labels, outputs.dtype)
     return hr.maximum(outputs, 0.0) - outputs * wanted + hr.log1p(hr.exp(-hr.abs(outputs)))

@@ -27,8 +27,8 @@ class Trainer:
 
     Args:
       model: a `hr.layers.Module`.
-      loss: "sparse_softmax_cross_entropy", "softmax_cross_entropy", "sigmoid_cross_entropy", "mean_squared_error", or a function
-        of labels and outputs; its mean over the batch is made smaller.
+      loss: "sparse_softmax_cross_entropy", "softmax_cross_entropy", "sigmoid_cross_entropy", "mean_squared_error", or a
+        function of labels and outputs; its mean over the batch is made smaller.
       optimizer: a `hr.optim.Optimizer`.
       metrics: "accuracy", "mean_absolute_error", or functions of labels and outputs, whose means are reported.
       callbacks: called between steps and epochs, in this order.
@@ -129,9 +129,9 @@ class Trainer:
     ) -> dict[str, list[float]]:
         """Train.
 
-        Ctrl-C lets the step that runs finish, calls the callbacks' `on_fit_end` and raises KeyboardInterrupt; the trainer can
-        go on afterwards. After a `restore`, made before this call or in a callback's `on_fit_begin`, the training goes on from
-        the very next batch and ends where the interrupted call would have ended.
+        Ctrl-C lets the step that runs finish, calls the callbacks' `on_fit_end` and raises KeyboardInterrupt; the
+        trainer can go on afterwards. After a `restore`, made before this call or in a callback's `on_fit_begin`, the
+        training goes on from the very next batch and ends where the interrupted call would have ended.
 
         Args:
           dataset: of batches, pairs of inputs `[batch, ...]` and labels `[batch, ...]`.
@@ -140,7 +140,7 @@ class Trainer:
           target: "" to train in this process, or the address of a cluster.
           progress: whether to show a bar (on a terminal) or a line per epoch (elsewhere).
         Returns:
-          "loss", the metrics and, with validation, "val_loss" and so on: one value per epoch since the trainer was made.
+          "loss", the metrics and, with validation, "val_loss" and so on: one value per epoch, all fits together.
         Raises:
           InvalidArgumentError: the dataset is empty, endless, or not of such pairs.
           HeadraceError: a step failed.
@@ -265,7 +265,7 @@ class Trainer:
         """All that a run needs in order to go on bit for bit.
 
         Returns:
-          "variables": copies of all values, name -> array; "streams": see `hr.Session.read_streams`; "progress": see `progress`.
+          "variables": copies of all values by name; "streams": as `hr.Session.read_streams`; "progress": as `progress`.
         Raises:
           FailedPreconditionError: the trainer has no graph yet.
         """

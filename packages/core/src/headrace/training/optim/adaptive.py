@@ -1,6 +1,7 @@
 """Optimisers that scale the gradient element by element with its own history.
 
-Symbols: g gradient, w variable, all products and roots element by element. Every decay is a mean m <- d * m + (1 - d) * x.
+Symbols: g gradient, w variable, all products and roots element by element. Every decay is a mean m <- d * m + (1 - d) *
+  x.
 """
 
 from __future__ import annotations
@@ -81,8 +82,8 @@ class Adadelta(Optimizer):
 class RMSProp(Optimizer):
     """s <- mean of g²; d = g / sqrt(s + epsilon); with momentum mu: m <- mu * m + d, d = m; w <- w - rate * d.
 
-    `centered` takes the variance s - (mean of g)² in the place of s. By rounding that can fall below 0 where the gradient hardly
-    changes, and is then taken as 0.
+    `centered` takes the variance s - (mean of g)² in the place of s. By rounding that can fall below 0 where the
+    gradient hardly changes, and is then taken as 0.
 
     Args:
       learning_rate: see `Optimizer`.
@@ -129,11 +130,11 @@ class RMSProp(Optimizer):
 
 
 class Adam(Optimizer):
-    """m <- mean of g; v <- mean of g²; w <- w - rate * m' / (sqrt(v') + epsilon), m' and v' corrected for their start at 0.
+    """m <- mean of g; v <- mean of g²; w <- w - rate * m' / (sqrt(v') + epsilon), m', v' corrected for their start.
 
-    m' = m / (1 - beta1^t) and v' = v / (1 - beta2^t) in update t: algorithm 1 of the paper, as PyTorch and optax have it.
-    `epsilon_hat` chooses the form that ends the paper's section 2, as TensorFlow's ApplyAdam has it: epsilon is added to sqrt(v)
-    instead of sqrt(v'), which makes it larger by 1 / sqrt(1 - beta2^t) in early updates.
+    m' = m / (1 - beta1^t) and v' = v / (1 - beta2^t) in update t: algorithm 1 of the paper, as PyTorch and optax have
+    it. `epsilon_hat` chooses the form that ends the paper's section 2, as TensorFlow's ApplyAdam has it: epsilon is
+    added to sqrt(v) instead of sqrt(v'), which makes it larger by 1 / sqrt(1 - beta2^t) in early updates.
 
     Args:
       learning_rate: see `Optimizer`.
@@ -167,8 +168,8 @@ class Adam(Optimizer):
         """Add one update; see `Optimizer.update`."""
         mean = _decayed(slots["Mean"].read(), grad, self.beta1)
         square = _decayed(slots["MeanSquare"].read(), hr.square(grad), self.beta2)
-        # Both corrections are scalars, and m' / (sqrt(v') + epsilon) = scale * m / (sqrt(v) + epsilon * root): they cost no
-        # pass over the variable. They are powers close to 1, so float64.
+        # Both corrections are scalars, and m' / (sqrt(v') + epsilon) = scale * m / (sqrt(v) + epsilon * root): they
+        # cost no pass over the variable. They are powers close to 1, so float64.
         count = hr.cast(step, hr.float64)
         root = hr.sqrt(1.0 - self.beta2**count)
         scale = hr.cast(root / (1.0 - self.beta1**count), variable.dtype) * self.rate(step, variable.dtype)
@@ -181,7 +182,7 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam with decoupled weight decay: before Adam's update w <- w - rate * weight_decay * w, which the means do not see.
+    """Adam with decoupled weight decay: also w <- w - rate * weight_decay * w, which the means do not see.
 
     Args:
       learning_rate: see `Optimizer`.

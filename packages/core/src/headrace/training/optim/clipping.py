@@ -75,8 +75,8 @@ def clip_by_global_norm(grads: Sequence[Any], limit: Any) -> tuple[list[Any], hr
       grads: tensors, `IndexedSlices` or None, of one dtype.
       limit: the norm, above 0.
     Returns:
-      The gradients in the same order, None where None was given; and their norm before. If that is not finite, neither is any
-      element that is returned.
+      The gradients in the same order, None where None was given; and their norm before. If that is not finite, neither
+      is any element that is returned.
     Raises:
       InvalidArgumentError: the limit is a number that is not above 0, or there is no gradient.
     Source: Pascanu, Mikolov, Bengio, *On the difficulty of training recurrent neural networks*, ICML 2013, algorithm 1.

@@ -24,7 +24,7 @@ class SGD(Optimizer):
 
 
 class Momentum(Optimizer):
-    """Gradient descent with momentum mu: m <- mu * m + g; w <- w - rate * m, or with Nesterov's w <- w - rate * (g + mu * m).
+    """Gradient descent with momentum mu: m <- mu * m + g; w <- w - rate * m, or Nesterov's rate * (g + mu * m).
 
     Args:
       learning_rate: see `Optimizer`.

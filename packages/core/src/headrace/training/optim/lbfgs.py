@@ -18,9 +18,9 @@ _LEAST_CURVATURE = 1e-10
 class LBFGS(Optimizer):
     """Limited-memory BFGS for losses without noise, without a line search.
 
-    Each update takes the step t * d, where d = -H g is found by the two-loop recursion from the last `history` differences of
-    positions s and gradients y. H starts from (s.y / y.y) I. The first update, which has no history, takes the step
-    min(1, 1 / |g|_1) * rate along -g; all later ones take t = rate.
+    Each update takes the step t * d, where d = -H g is found by the two-loop recursion from the last `history`
+    differences of positions s and gradients y. H starts from (s.y / y.y) I. The first update, which has no history,
+    takes the step min(1, 1 / |g|_1) * rate along -g; all later ones take t = rate.
 
     Args:
       learning_rate: see `Optimizer`.

@@ -2,8 +2,9 @@
 
     loss ──hr.gradients──> gradients ──update(variable, gradient, slots, step)──> assignments ──group──> train operation
 
-An update rule is written once, for whole variables. For a sparse gradient it is given the touched rows of the variable and of
-its slots in their place (`hr.Variable.rows`), so that every optimiser, a user's too, leaves the other rows as they are.
+An update rule is written once, for whole variables. For a sparse gradient it is given the touched rows of the variable
+and of its slots in their place (`hr.Variable.rows`), so that every optimiser, a user's too, leaves the other rows as
+they are.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ LearningRate = Any
 class Optimizer:
     """Base class of optimisers. It remembers which slots belong to which variable, and is else immutable.
 
-    A subclass has `slots`, which names the state it keeps for a variable, and `update`, which adds the operations of one
-    update. The same object works in graphs and inside `@hr.function`; slots live where their variable lives.
+    A subclass has `slots`, which names the state it keeps for a variable, and `update`, which adds the operations of
+    one update. The same object works in graphs and inside `@hr.function`; slots live where their variable lives.
 
     Args:
       learning_rate: a number, a scalar tensor or Variable, or a schedule (see `hr.optim.schedules`).
@@ -64,8 +65,8 @@ class Optimizer:
         Args:
           variable: one that is to be updated.
         Returns:
-          For each slot's name its initial value: a Python number fills a slot of the variable's shape, anything else is taken
-          as it is. The slot becomes a Variable `<variable>/<name>` that is not trainable.
+          For each slot's name its initial value: a Python number fills a slot of the variable's shape, anything else is
+          taken as it is. The slot becomes a Variable `<variable>/<name>` that is not trainable.
         """
         return {}
 
@@ -114,8 +115,8 @@ class Optimizer:
           loss: see `minimize`.
           var_list: see `minimize`.
         Returns:
-          Pairs of gradient (a tensor, or `IndexedSlices` where few rows have one) and variable, to change at will (clip, scale)
-          and hand to `apply_gradients`.
+          Pairs of gradient (a tensor, or `IndexedSlices` where few rows have one) and variable, to change at will
+          (clip, scale) and hand to `apply_gradients`.
         Raises:
           HeadraceError: see `minimize`.
         """

@@ -1,13 +1,14 @@
 """Learning-rate schedules (`hr.optim.schedules`): functions from the number of updates done to a rate.
 
-Each function here returns such a schedule. It takes an integer scalar tensor, 0 before the first update, and gives a float64
-scalar; any function of the user that does so is a schedule as well.
+Each function here returns such a schedule. It takes an integer scalar tensor, 0 before the first update, and gives a
+float64 scalar; any function of the user that does so is a schedule as well.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import headrace as hr
@@ -57,7 +58,7 @@ def piecewise(boundaries: Sequence[int], rates: Sequence[float]) -> Schedule:
     Raises:
       InvalidArgumentError: the numbers do not fit, or the boundaries do not ascend.
     """
-    if len(rates) != len(boundaries) + 1 or any(a >= b for a, b in zip(boundaries, boundaries[1:], strict=False)):
+    if len(rates) != len(boundaries) + 1 or any(a >= b for a, b in pairwise(boundaries)):
         raise InvalidArgumentError(
             "the pieces of the schedule do not fit together",
             expected="ascending boundaries and one rate more than boundaries",
