@@ -21,7 +21,13 @@ def test_every_error_is_also_the_nearest_builtin_and_is_drawn_in_the_tree(error:
 
 def test_text_has_the_four_fields() -> None:
     error = errors.ShapeError("what", where="here", expected="this", got="that", hint="do it")
-    assert str(error).splitlines() == ["what", "  where:    here", "  expected: this", "  got:      that", "  try:      do it"]
+    assert str(error).splitlines() == [
+        "what",
+        "  where:    here",
+        "  expected: this",
+        "  got:      that",
+        "  try:      do it",
+    ]
 
 
 def test_place_is_filled_in_once() -> None:

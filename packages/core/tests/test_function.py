@@ -133,9 +133,10 @@ def test_too_many_traces_are_an_error_that_says_why() -> None:
     def f(x, tag):
         return x
 
+    for tag in map(str, range(32)):
+        f(1.0, tag)
     with pytest.raises(hr.errors.InvalidArgumentError, match="was traced 32 times(.|\n)*not a tensor changed"):
-        for tag in map(str, range(100)):
-            f(1.0, tag)
+        f(1.0, "one more")
 
 
 def test_arguments_that_cannot_be_part_of_a_signature_are_refused() -> None:

@@ -24,7 +24,7 @@ Pair = collections.namedtuple("Pair", "left right")
 
 
 def test_any_structure_of_fetches_comes_back_in_the_same_structure() -> None:
-    graph, x, w, y = _linear()
+    graph, _, w, y = _linear()
     session = hr.Session(graph)
     result = session.run({"a": [y, (w, "y:0")], "b": Pair(w.initializer, None), "c": "y"}, feeds={"x:0": [[1, 2]]})
     np.testing.assert_array_equal(result["a"][0], [[1, 2]])
@@ -197,7 +197,9 @@ def test_all_variables_without_a_value_are_named_at_once() -> None:
         total = a + b
         a.initializer = b.initializer = None
     session = hr.Session(graph)
-    with pytest.raises(hr.errors.FailedPreconditionError, match="variables without a value: 'a', 'b'(.|\n)*write_variables"):
+    with pytest.raises(
+        hr.errors.FailedPreconditionError, match="variables without a value: 'a', 'b'(.|\n)*write_variables"
+    ):
         session.run(total)
     session.write_variables({"a": np.float32(1) * np.ones((), np.float32), "b": np.full((), 5, np.float32)})
     assert session.run(total) == 6.0
@@ -215,9 +217,21 @@ def test_variables_are_read_as_copies_and_written_all_or_none() -> None:
     session.write_variables({"w": np.array([5, 6], np.float32)})
     np.testing.assert_array_equal(session.read_variables(["w"])["w"], [5, 6])
     for wrong, error, message in (
-        ({"w": np.zeros(2, np.float32), "step": np.zeros(3, np.int32)}, hr.errors.ShapeError, "'step' cannot take the value"),
-        ({"w": np.zeros(2, np.float32), "step": np.zeros((), np.int64)}, hr.errors.DTypeError, "'step' cannot take the value"),
-        ({"w": np.zeros(2, np.float32), "stepp": np.zeros(())}, hr.errors.NotFoundError, "no variable 'stepp'(.|\n)*step"),
+        (
+            {"w": np.zeros(2, np.float32), "step": np.zeros(3, np.int32)},
+            hr.errors.ShapeError,
+            "'step' cannot take the value",
+        ),
+        (
+            {"w": np.zeros(2, np.float32), "step": np.zeros((), np.int64)},
+            hr.errors.DTypeError,
+            "'step' cannot take the value",
+        ),
+        (
+            {"w": np.zeros(2, np.float32), "stepp": np.zeros(())},
+            hr.errors.NotFoundError,
+            "no variable 'stepp'(.|\n)*step",
+        ),
     ):
         with pytest.raises(error, match=message):
             session.write_variables(wrong)

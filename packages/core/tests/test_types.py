@@ -18,7 +18,8 @@ from headrace.types import COMPUTABLE, as_shape, dtype_of_number, promote_with_s
     [
         (np.float32, hr.float32), (np.dtype(">f4"), hr.float32), ("double", hr.float64), (float, hr.float32),
         (int, hr.int32), (bool, hr.bool), (str, hr.string), (bytes, hr.string), ("U5", hr.string), (object, hr.string),
-        (1, hr.float32), (101, hr.float32), (ml_dtypes.bfloat16, hr.bfloat16), (hr.int8, hr.int8), (complex, hr.complex64),
+        (1, hr.float32), (101, hr.float32), (ml_dtypes.bfloat16, hr.bfloat16), (hr.int8, hr.int8), (complex,
+        hr.complex64),
     ],
 )  # fmt: skip
 def test_everything_that_names_a_dtype_is_understood(given: object, expected: hr.DType) -> None:
@@ -99,19 +100,26 @@ def test_broadcasting_follows_numpy_where_sizes_are_known(shapes, expected) -> N
 
 def test_promotion_of_equal_kinds_is_that_of_numpy() -> None:
     """NumPy 2 implements the array API's table for these."""
-    kinds = [d for d in COMPUTABLE if d.is_integer or d.name in ("float32", "float64", "complex64", "complex128", "bool")]
+    kinds = [
+        d for d in COMPUTABLE if d.is_integer or d.name in ("float32", "float64", "complex64", "complex128", "bool")
+    ]
     for a in kinds:
         for b in kinds:
             same = a.is_integer == b.is_integer and (a.is_floating or a.is_complex) == (b.is_floating or b.is_complex)
-            if same and {a.name, b.name} != {"uint64", "int64"} and not ("uint64" in (a.name, b.name) and "int" in (a.kind, b.kind)):
+            if (
+                same
+                and {a.name, b.name} != {"uint64", "int64"}
+                and not ("uint64" in (a.name, b.name) and "int" in (a.kind, b.kind))
+            ):
                 assert hr.promote_types(a, b).array_type == np.promote_types(a.array_type, b.array_type), (a, b)
 
 
 @pytest.mark.parametrize(
     ("a", "b", "expected"),
     [
-        (hr.bfloat16, hr.float16, hr.float32), (hr.bfloat16, hr.float32, hr.float32), (hr.int64, hr.float32, hr.float32),
-        (hr.bool, hr.uint8, hr.uint8), (hr.float64, hr.complex64, hr.complex128), (hr.int32, hr.bfloat16, hr.bfloat16),
+        (hr.bfloat16, hr.float16, hr.float32), (hr.bfloat16, hr.float32, hr.float32), (hr.int64, hr.float32,
+        hr.float32), (hr.bool, hr.uint8, hr.uint8), (hr.float64, hr.complex64, hr.complex128), (hr.int32, hr.bfloat16,
+        hr.bfloat16),
     ],
 )  # fmt: skip
 def test_promotion_beyond_the_standard_is_a_choice_that_strict_refuses(a, b, expected) -> None:

@@ -58,7 +58,10 @@ def test_in_a_graph_it_is_a_handle_with_a_value_per_session() -> None:
     assert graph.variables == [w, other]
     with pytest.raises(hr.errors.FailedPreconditionError, match="one value per session"):
         w.numpy()
-    with hr.Graph().as_default() as elsewhere, pytest.raises(hr.errors.InvalidArgumentError, match="belongs to another graph"):
+    with (
+        hr.Graph().as_default() as elsewhere,
+        pytest.raises(hr.errors.InvalidArgumentError, match="belongs to another graph"),
+    ):
         w.handle_in(elsewhere)
 
 
@@ -106,7 +109,11 @@ def test_updates_happen_in_place_when_nobody_looks() -> None:
         (lambda w: w.assign([1.0, 2.0, 3.0]), "ShapeError", "does not fit the variable"),
         (lambda w: w.assign_add(np.ones(2)), "DTypeError", "wrong dtype"),
         (lambda w: hr.apply_op("ReadVariableOp", w.handle, dtype=hr.int32), "DTypeError", "another dtype"),
-        (lambda w: hr.apply_op("ResourceScatterAdd", w.handle, [0], [[1.0, 2.0]], dtype=hr.float32), "ShapeError", "does not fit"),
+        (
+            lambda w: hr.apply_op("ResourceScatterAdd", w.handle, [0], [[1.0, 2.0]], dtype=hr.float32),
+            "ShapeError",
+            "does not fit",
+        ),
     ],
 )
 def test_wrong_assignments_are_refused_while_building(call, error: str, message: str) -> None:
@@ -167,7 +174,9 @@ def test_state_can_be_asked_for_and_destroyed() -> None:
     assert not session.run(asked)
     with pytest.raises(hr.errors.FailedPreconditionError, match="has no value to destroy"):
         session.run(strict)
-    with pytest.raises(hr.errors.FailedPreconditionError, match="'w' has no value yet(.|\n)*created at test_variable.py"):
+    with pytest.raises(
+        hr.errors.FailedPreconditionError, match="'w' has no value yet(.|\n)*created at test_variable.py"
+    ):
         session.run(value)
 
 

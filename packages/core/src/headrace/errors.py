@@ -1,27 +1,27 @@
 """The exception tree of Headrace: one file, so that a caller can pick the level at which to catch.
 
-    HeadraceError
-    ├── InvalidArgumentError (ValueError)      an argument, attribute or value that cannot be right
-    │   ├── ShapeError                         shapes that do not fit together
-    │   ├── AttrError                          a missing, unknown or wrongly typed attribute
-    │   ├── FeedError                          a feed that is missing, unknown, or of the wrong dtype or shape
-    │   ├── GraphError                         a graph that breaks a structural rule (cycle, foreign tensor, name)
-    │   └── OutOfRangeError (IndexError)       an index beyond its bound, or the normal end of data
-    ├── DTypeError (TypeError)                 element types that do not fit together
-    ├── NoGraphError (RuntimeError)            a user function was called where no graph is being built
-    ├── UnknownOpError (LookupError)           an operation type that no package registered
-    ├── NotFoundError (LookupError)            a name, file, kernel or package that is not there
-    ├── AlreadyExistsError (ValueError)        a second registration or a second object of one name
-    ├── FailedPreconditionError (RuntimeError) the state does not allow the request (uninitialised, closed)
-    ├── GradientError (ValueError)             a derivative that was asked for and does not exist
-    ├── PlacementError (ValueError)            no device satisfies what was asked
-    ├── CancelledError (RuntimeError)          the step was cancelled
-    ├── DeadlineExceededError (TimeoutError)   the step did not end in time
-    ├── AbortedError (RuntimeError)            the step was given up because of another one
-    ├── UnavailableError (ConnectionError)     a peer that cannot be reached now
-    ├── UnimplementedError (NotImplementedError) a documented case that is not supported
-    ├── DataLossError (OSError)                stored bytes that are damaged or truncated
-    └── InternalError (RuntimeError)           a fault of Headrace itself: please report it
+HeadraceError
+├── InvalidArgumentError (ValueError)      an argument, attribute or value that cannot be right
+│   ├── ShapeError                         shapes that do not fit together
+│   ├── AttrError                          a missing, unknown or wrongly typed attribute
+│   ├── FeedError                          a feed that is missing, unknown, or of the wrong dtype or shape
+│   ├── GraphError                         a graph that breaks a structural rule (cycle, foreign tensor, name)
+│   └── OutOfRangeError (IndexError)       an index beyond its bound, or the normal end of data
+├── DTypeError (TypeError)                 element types that do not fit together
+├── NoGraphError (RuntimeError)            a user function was called where no graph is being built
+├── UnknownOpError (LookupError)           an operation type that no package registered
+├── NotFoundError (LookupError)            a name, file, kernel or package that is not there
+├── AlreadyExistsError (ValueError)        a second registration or a second object of one name
+├── FailedPreconditionError (RuntimeError) the state does not allow the request (uninitialised, closed)
+├── GradientError (ValueError)             a derivative that was asked for and does not exist
+├── PlacementError (ValueError)            no device satisfies what was asked
+├── CancelledError (RuntimeError)          the step was cancelled
+├── DeadlineExceededError (TimeoutError)   the step did not end in time
+├── AbortedError (RuntimeError)            the step was given up because of another one
+├── UnavailableError (ConnectionError)     a peer that cannot be reached now
+├── UnimplementedError (NotImplementedError) a documented case that is not supported
+├── DataLossError (OSError)                stored bytes that are damaged or truncated
+└── InternalError (RuntimeError)           a fault of Headrace itself: please report it
 """
 
 from __future__ import annotations

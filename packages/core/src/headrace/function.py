@@ -50,9 +50,13 @@ class _Trace:
 
     def accepts(self, static: Hashable, specs: Sequence[TensorSpec]) -> bool:
         """True if the trace serves a call of these arguments."""
-        return self.static == static and len(specs) == len(self.specs) and all(
-            mine.dtype is given.dtype and mine.shape.is_compatible_with(given.shape)
-            for mine, given in zip(self.specs, specs, strict=True)
+        return (
+            self.static == static
+            and len(specs) == len(self.specs)
+            and all(
+                mine.dtype is given.dtype and mine.shape.is_compatible_with(given.shape)
+                for mine, given in zip(self.specs, specs, strict=True)
+            )
         )
 
 
@@ -75,8 +79,8 @@ class Lowered:
 class Function:
     """A Python function that runs as a graph. Its traces are mutable state, guarded by a lock.
 
-    Arrays and Python numbers among the arguments become tensors (a number a 0-D one, so another number is no new trace); other
-    values are part of the signature. Effects on one variable happen in the order of the program.
+    Arrays and Python numbers among the arguments become tensors (a number a 0-D one, so another number is no new
+    trace); other values are part of the signature. Effects on one variable happen in the order of the program.
     """
 
     def __init__(self, python_function: Callable[..., Any]) -> None:
@@ -85,10 +89,14 @@ class Function:
         self._traces: list[_Trace] = []
         self._resources = ResourceManager(parent=process_resources())  # random streams; variables are the process's
         self._lock = threading.RLock()
+        self.__name__: str = getattr(python_function, "__name__", "function")
         functools.update_wrapper(self, python_function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the function; arrays in, arrays out. Called while another graph is being built it becomes part of that."""
+        """Run the function; arrays in, arrays out.
+
+        Called with tensors of a graph that is being built, it becomes part of that graph.
+        """
         bound = self._bind(args, kwargs)
         leaves: list[Any] = []
         static = _flatten(bound, leaves)
@@ -151,8 +159,10 @@ class Function:
     def _relaxed(
         self, known: _Trace, static: Hashable, specs: Sequence[TensorSpec], bound: Mapping[str, Any]
     ) -> _Trace:
-        """Trace with the sizes that changed left open, so that the next size needs no trace; if the function needs to know
-        them, trace for this size alone."""
+        """Trace with the sizes that changed left open, so that the next size needs no trace.
+
+        If the function needs to know them, it is traced for this size alone.
+        """
         relaxed = [
             TensorSpec(new.dtype, old.shape.relax(new.shape)) for old, new in zip(known.specs, specs, strict=True)
         ]
@@ -164,13 +174,13 @@ class Function:
         except HeadraceError:
             return self._traced(static, specs, bound, f"a shape changed ({changed}), and the function needs to know it")
 
-    def _traced(
-        self, static: Hashable, specs: Sequence[TensorSpec], bound: Mapping[str, Any], reason: str
-    ) -> _Trace:
+    def _traced(self, static: Hashable, specs: Sequence[TensorSpec], bound: Mapping[str, Any], reason: str) -> _Trace:
         graph = FunctionGraph()
         with graph.as_default():
             arguments = [
-                graph.create_op("Placeholder", (), {"dtype": spec.dtype, "shape": spec.shape}, name=f"arg_{index}").outputs[0]
+                graph.create_op(
+                    "Placeholder", (), {"dtype": spec.dtype, "shape": spec.shape}, name=f"arg_{index}"
+                ).outputs[0]
                 for index, spec in enumerate(specs)
             ]
             arguments_iter = iter(arguments)
@@ -182,7 +192,7 @@ class Function:
         return _Trace(static, tuple(specs), definition, fetches, graph, reason)
 
     def _call_with(self, values: Mapping[str, Any]) -> Any:
-        bound = inspect.BoundArguments(self._signature, dict(values))  # type: ignore[arg-type]  # a dict is ordered too
+        bound = inspect.BoundArguments(self._signature, dict(values))
         return self._function(*bound.args, **bound.kwargs)
 
     def __repr__(self) -> str:
@@ -193,7 +203,8 @@ def function(python_function: Callable[..., Any]) -> Function:
     """Decorate a Python function so that calls run as a graph.
 
     Args:
-      python_function: builds and returns tensors (nested structures allowed); it may read and assign Variables made outside.
+      python_function: builds and returns tensors (nested structures allowed); it may read and assign Variables made
+        outside.
     Returns:
       A callable that takes and returns arrays.
 
@@ -272,5 +283,7 @@ def _differs_in_shape_only(trace: _Trace, static: Hashable, specs: Sequence[Tens
 def _difference(last: _Trace, static: Hashable, specs: Sequence[TensorSpec]) -> str:
     if last.static != static:
         return "an argument that is not a tensor changed"
-    changed = [f"argument {i}: {a} became {b}" for i, (a, b) in enumerate(zip(last.specs, specs, strict=True)) if a != b]
+    changed = [
+        f"argument {i}: {a} became {b}" for i, (a, b) in enumerate(zip(last.specs, specs, strict=True)) if a != b
+    ]
     return "; ".join(changed)

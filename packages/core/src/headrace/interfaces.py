@@ -1,7 +1,7 @@
 """The plug-in interfaces: what a backend, an observer or a session target must do to take part.
 
-Every method says when it is called and what it may raise. `INTERFACE_VERSION` changes when one of them does; a plug-in names the
-version it was written for and loading checks it.
+Every method says when it is called and what it may raise. `INTERFACE_VERSION` changes when one of them does; a plug-in
+names the version it was written for and loading checks it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ class VariableStorage(Protocol):
         """True once a value was assigned."""
 
     def read(self) -> Array:
-        """The current value; the caller must not write to it. Raises FailedPreconditionError before the first assignment."""
+        """The current value; the caller must not write to it.
+
+        Raises FailedPreconditionError before the first assignment.
+        """
 
     def assign(self, value: Array) -> None:
         """Replace the value by a copy of `value`. Raises ShapeError if it does not fit the static shape."""

@@ -48,7 +48,7 @@ class PendingStep:
     def _work(self, run: Callable[[Cancellation], Any]) -> None:
         try:
             self._value = run(self._cancellation)
-        except BaseException as error:  # noqa: BLE001  # handed to the thread that asks for the result
+        except BaseException as error:  # handed to the thread that asks for the result
             self._error = error
         finally:
             self._done.set()

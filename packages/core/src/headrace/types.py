@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
 import ml_dtypes
 import numpy as np
@@ -48,7 +48,7 @@ __all__ = [
 
 _bool = bool  # the builtin; this module defines the dtype of the same name below
 
-Array = NDArray[np.generic]
+Array = NDArray[Any]
 """A concrete value: a NumPy array of any element type (strings are object arrays of `bytes`)."""
 
 Scalar = _bool | int | float | complex
@@ -70,7 +70,7 @@ class DType:
     name: str
     number: int
     kind: str
-    numpy: np.dtype[np.generic] | None
+    numpy: np.dtype[Any] | None
 
     @property
     def size(self) -> int:
@@ -98,7 +98,7 @@ class DType:
         return self.kind in ("float", "complex")
 
     @property
-    def array_type(self) -> np.dtype[np.generic]:
+    def array_type(self) -> np.dtype[Any]:
         """The NumPy dtype of values; raises DTypeError for opaque types."""
         if self.numpy is None:
             raise DTypeError(f"dtype {self.name} has no values in this program", hint="cast it where it is produced")
@@ -114,7 +114,7 @@ class DType:
         return as_dtype, (self.name,)
 
 
-def _numpy_dtype(kind: type) -> np.dtype[np.generic]:
+def _numpy_dtype(kind: type) -> np.dtype[Any]:
     return np.dtype(kind)
 
 
@@ -148,10 +148,16 @@ COMPUTABLE = (
     bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float16, bfloat16, float32, float64, complex64,
     complex128,
 )  # fmt: skip
-_ALL = (*COMPUTABLE, string, resource, variant, *(DType(name, number, "opaque", None) for name, number in _OPAQUE.items()))
+_ALL = (
+    *COMPUTABLE,
+    string,
+    resource,
+    variant,
+    *(DType(name, number, "opaque", None) for name, number in _OPAQUE.items()),
+)
 _BY_NAME = {dtype.name: dtype for dtype in _ALL} | {"half": float16, "double": float64, "float": float32}
 _BY_NUMBER = {dtype.number: dtype for dtype in _ALL}
-_BY_NUMPY: dict[np.dtype[np.generic], DType] = {dtype.array_type: dtype for dtype in COMPUTABLE}
+_BY_NUMPY: dict[np.dtype[Any], DType] = {dtype.array_type: dtype for dtype in COMPUTABLE}
 _BY_PYTHON: dict[type, DType] = {
     _bool: bool, int: int32, float: float32, complex: complex64, str: string, bytes: string,
 }  # fmt: skip
@@ -159,7 +165,7 @@ _BY_PYTHON: dict[type, DType] = {
 REFERENCE_OFFSET = 100
 """TensorFlow 1 marks a reference to a buffer of type t by the number t + 100."""
 
-DTypeLike = DType | np.dtype[np.generic] | type | str | int
+DTypeLike = DType | np.dtype[Any] | type | str | int
 
 
 def as_dtype(value: DTypeLike) -> DType:
@@ -405,9 +411,10 @@ def _broadcast_sizes(sizes: Sequence[int | None]) -> int | None:
     return None if None in sizes else 1
 
 
-# Promotion. The table is that of the array API standard (https://data-apis.org/array-api/latest/API_specification/type_promotion.html),
-# extended where the standard leaves the result open: bfloat16 meets float16 in float32; a floating or complex type
-# wins over an integer or bool; an integer wins over bool. `hr.config(strict_promotion=True)` refuses the extensions.
+# Promotion. The table is that of the array API standard
+# (https://data-apis.org/array-api/latest/API_specification/type_promotion.html), extended where the standard leaves the
+# result open: bfloat16 meets float16 in float32; a floating or complex type wins over an integer or bool; an integer
+# wins over bool. `hr.config(strict_promotion=True)` refuses the extensions.
 _BITS = {8: 0, 16: 1, 32: 2, 64: 3}
 _SIGNED = (int8, int16, int32, int64)
 _KIND_ORDER = {"bool": 0, "uint": 1, "int": 1, "float": 2, "complex": 3}
@@ -474,8 +481,7 @@ def _no_promotion(a: DType, b: DType) -> DTypeError:
 
 
 def dtype_of_number(value: Scalar) -> DType:
-    """The dtype a Python number takes where nothing else decides: bool, int32 (int64 where it does not fit), float32,
-    complex64."""
+    """The dtype of a Python number where nothing else decides: bool, int32 or wider, float32, complex64."""
     if isinstance(value, int) and not isinstance(value, _bool) and not -(2**31) <= value < 2**31:
         return int64 if value < 2**63 else uint64
     return _BY_PYTHON[type(value)]

@@ -1,13 +1,13 @@
 """Variable: mutable state with one meaning in graphs, functions and outside of both.
 
-    made under `with graph.as_default()`            made outside any graph
-    ────────────────────────────────────            ──────────────────────
-    handle op in that graph                         value at once, in the container of the process
-          │                                               │
-          ▼                                               ▼
-    value in the container of the session           every graph that uses it gets a handle op that
-    (or cluster task) that runs the graph:          names the process's container: all sessions and
-    two sessions have two values                    functions share the one value
+made under `with graph.as_default()`            made outside any graph
+────────────────────────────────────            ──────────────────────
+handle op in that graph                         value at once, in the container of the process
+      │                                               │
+      ▼                                               ▼
+value in the container of the session           every graph that uses it gets a handle op that
+(or cluster task) that runs the graph:          names the process's container: all sessions and
+two sessions have two values                    functions share the one value
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _process_names: dict[str, itertools.count[int]] = {}
 class Variable(Operators):
     """A mutable tensor that keeps its value between steps.
 
-    Made under a graph it is a handle in that graph, and each session has its own value, set from `initial_value` on first use.
-    Made outside any graph its value lives in the process at once.
+    Made under a graph it is a handle in that graph, and each session has its own value, set from `initial_value` on
+    first use. Made outside any graph its value lives in the process at once.
 
     Args:
       initial_value: a tensor, array or Python value; or a function of no arguments that returns one.
@@ -84,9 +84,7 @@ class Variable(Operators):
         else:
             self._create_in_process(initial_value, (name or "Variable").rstrip("/"), wanted, shape)
 
-    def _create_in_graph(
-        self, initial_value: Any, name: str, dtype: DType | None, shape: ShapeLike | None
-    ) -> None:
+    def _create_in_graph(self, initial_value: Any, name: str, dtype: DType | None, shape: ShapeLike | None) -> None:
         graph = current_graph()
         if name.endswith("/"):
             name = graph.unique_name(name[:-1]) + "/"  # a scope of that name is entered again, a variable is not
@@ -107,9 +105,7 @@ class Variable(Operators):
             self._read = self._add_read(handle)
         graph.variables.append(self)
 
-    def _create_in_process(
-        self, initial_value: Any, name: str, dtype: DType | None, shape: ShapeLike | None
-    ) -> None:
+    def _create_in_process(self, initial_value: Any, name: str, dtype: DType | None, shape: ShapeLike | None) -> None:
         value = _evaluate(initial_value, dtype)
         self.spec = TensorSpec(as_dtype(value.dtype), Shape(value.shape) if shape is None else as_shape(shape))
         count = next(_process_names.setdefault(name, itertools.count()))
@@ -198,7 +194,9 @@ class Variable(Operators):
     def _change(self, op_type: str, value: TensorLike) -> Operation | None:
         if not has_graph() and self._storage is not None:
             with Graph().as_default() as graph:
-                operation = apply_op(op_type, self.handle_in(graph), convert_to_tensor(value, self.dtype), dtype=self.dtype)
+                operation = apply_op(
+                    op_type, self.handle_in(graph), convert_to_tensor(value, self.dtype), dtype=self.dtype
+                )
             Session(graph).run(operation)
             return None
         operation = apply_op(op_type, self.handle, convert_to_tensor(value, self.dtype), dtype=self.dtype)

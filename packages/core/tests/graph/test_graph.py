@@ -53,10 +53,14 @@ def test_devices_control_edges_and_colocation_come_from_scopes() -> None:
     assert " on /job:ps/task:1" in repr(b)
 
 
-@pytest.mark.parametrize("name", ["", "_x", "a b", "-x", "ü", 3])
+@pytest.mark.parametrize("name", ["", "_x", "a b", "-x", "ü"])
 def test_bad_names_are_refused(name: object) -> None:
     graph = hr.Graph()
-    with pytest.raises(hr.errors.GraphError, match="characters that graph files cannot hold"), graph.as_default(), hr.name_scope(name):
+    with (
+        pytest.raises(hr.errors.GraphError, match="characters that graph files cannot hold"),
+        graph.as_default(),
+        hr.name_scope(name),
+    ):
         pass
 
 
@@ -81,7 +85,10 @@ def test_tensors_of_two_graphs_do_not_mix() -> None:
             hr.add(b, a)
         with pytest.raises(hr.errors.GraphError, match="belongs to another graph"):
             other.create_op("Identity", [a], {"T": hr.float32})
-        with pytest.raises(hr.errors.GraphError, match="control dependency lies in another graph"), hr.control_dependencies([a]):
+        with (
+            pytest.raises(hr.errors.GraphError, match="control dependency lies in another graph"),
+            hr.control_dependencies([a]),
+        ):
             pass
 
 
@@ -90,9 +97,17 @@ def test_tensors_of_two_graphs_do_not_mix() -> None:
     [
         (lambda g, x: g.create_op("Nope"), "UnknownOpError", "'Nope' is not known(.|\n)*try:"),
         (lambda g, x: g.create_op("Cast", [x], {"SrcT": "float32"}), "AttrError", "attr 'DstT' is missing"),
-        (lambda g, x: g.create_op("Identity", [x], {"T": "float32", "mode": 1}), "AttrError", "attr 'mode' is not known"),
+        (
+            lambda g, x: g.create_op("Identity", [x], {"T": "float32", "mode": 1}),
+            "AttrError",
+            "attr 'mode' is not known",
+        ),
         (lambda g, x: g.create_op("Identity", [x], {"T": 3.5}), "AttrError", "attr 'T' has a wrong value"),
-        (lambda g, x: g.create_op("Identity", [x], {"T": "int32"}), "DTypeError", "input 'input' has the wrong dtype(.|\n)*cast"),
+        (
+            lambda g, x: g.create_op("Identity", [x], {"T": "int32"}),
+            "DTypeError",
+            "input 'input' has the wrong dtype(.|\n)*cast",
+        ),
         (lambda g, x: g.create_op("Identity", [], {"T": "int32"}), "DTypeError", "number of inputs is wrong"),
         (lambda g, x: g.create_op("Identity", [3], {"T": "int32"}), "GraphError", "an input is not a tensor"),
         (lambda g, x: g.operation("nope"), "NotFoundError", "no operation 'nope'"),
@@ -140,9 +155,13 @@ def test_a_line_that_extends_a_running_graph_again_and_again_is_named() -> None:
     with graph.as_default():
         x = hr.constant(1.0)
     session = hr.Session(graph)
-    with pytest.raises(hr.errors.GraphError, match=r"grows while it is being run(.|\n)*test_graph.py") as caught:
+
+    def careless_loop() -> None:
         for _ in range(100):
             session.run(x * 2.0)
+
+    with pytest.raises(hr.errors.GraphError, match=r"grows while it is being run(.|\n)*test_graph.py") as caught:
+        careless_loop()
     assert "create the operation before the loop" in str(caught.value)
     assert graph.version < 60
 

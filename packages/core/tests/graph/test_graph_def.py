@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import ml_dtypes
@@ -146,7 +147,8 @@ def test_one_listed_value_stands_for_all_elements_without_taking_memory() -> Non
         TensorProto(dtype=7, tensor_shape=TensorShapeProto(dim=[TensorShapeProto.Dim(size=1)]), tensor_content=b"x"),
         TensorProto(dtype=20, tensor_shape=TensorShapeProto()),
         TensorProto(
-            dtype=1, tensor_shape=TensorShapeProto(dim=[TensorShapeProto.Dim(size=2**32), TensorShapeProto.Dim(size=2**32)])
+            dtype=1,
+            tensor_shape=TensorShapeProto(dim=[TensorShapeProto.Dim(size=2**32), TensorShapeProto.Dim(size=2**32)]),
         ),
         TensorProto(dtype=1, tensor_shape=TensorShapeProto(dim=[TensorShapeProto.Dim(size=2**40)]), float_val=[1, 2]),
     ],
@@ -200,10 +202,8 @@ def test_damaged_graph_bytes_give_a_typed_error_or_a_graph(position: int, value:
     content = bytearray(hr.to_graph_def(_example_graph()).SerializeToString())
     content[position % len(content)] = value
     for mutant in (bytes(content), bytes(content[: cut % len(content)])):
-        try:
+        with contextlib.suppress(hr.errors.HeadraceError):
             hr.import_graph_def(mutant)
-        except hr.errors.HeadraceError:
-            pass
 
 
 def test_reference_variables_of_tensorflow_1_become_handles() -> None:

@@ -41,7 +41,10 @@ def test_user_operation_kernel_and_gradient_in_one_file() -> None:
     import numpy as np
 
     @hr.register_op(
-        "TestScaledTanh", inputs=dict(x="T"), outputs=dict(y="T"), attrs=dict(T=hr.attr.floating, scale=hr.attr.float(1.0))
+        "TestScaledTanh",
+        inputs=dict(x="T"),
+        outputs=dict(y="T"),
+        attrs=dict(T=hr.attr.floating, scale=hr.attr.float(1.0)),
     )
     def scaled_tanh_shape(op):
         """scale * tanh(x)."""

@@ -36,7 +36,7 @@ def test_constants_are_known_whatever_their_dtype() -> None:
         (lambda: hr.stack([hr.shape(_x())[0], 7]), [None, 7]),
         (lambda: hr.concat([hr.shape(_x())[1:], [5]], axis=0), [3, 4, 5]),
         (lambda: hr.shape(_x()) * 2, [None, 6, 8]),
-        (lambda: hr.shape(_x()) + [1, 2, 3], [None, 5, 7]),
+        (lambda: hr.add(hr.shape(_x()), [1, 2, 3]), [None, 5, 7]),
         (lambda: hr.shape(_x()) // 2, [None, 1, 2]),
         (lambda: hr.gather(hr.shape(_x()), [2, 1]), [4, 3]),
         (lambda: hr.expand_dims(hr.rank(_x()), 0), [3]),

@@ -47,7 +47,12 @@ def test_a_step_that_reads_a_view_of_its_donor_does_not_write_over_it() -> None:
 
 
 def test_results_live_to_the_end_through_views() -> None:
-    steps = [Step((0,), (1,), (64,)), Step((1,), (2,), (None,), aliases=(0,)), Step((0,), (3,), (64,)), Step((3,), (4,), (None,))]
+    steps = [
+        Step((0,), (1,), (64,)),
+        Step((1,), (2,), (None,), aliases=(0,)),
+        Step((0,), (3,), (64,)),
+        Step((3,), (4,), (None,)),
+    ]
     last, roots = last_uses(steps, [2, 4])
     assert last[1] == len(steps)
     assert roots[2] == {1, 2}
@@ -93,7 +98,9 @@ def _simulate(steps: list[Step], results: list[int]) -> None:
     for step in steps:
         for value in step.inputs:
             check(value)
-        viewed = set().union(*(roots.get(step.inputs[i], {step.inputs[i]}) for i in step.aliases)) if step.aliases else set()
+        viewed = (
+            set().union(*(roots.get(step.inputs[i], {step.inputs[i]}) for i in step.aliases)) if step.aliases else set()
+        )
         for value, size in zip(step.outputs, step.sizes, strict=True):
             roots[value] = viewed | {value}
             if size is not None:

@@ -39,7 +39,17 @@ def test_fetched_values_alias_nothing() -> None:
     def build(x):
         w = hr.Variable(np.ones(4, np.float32), name="w")
         y = x * 2.0
-        return [x, y, y, hr.reshape(y, [2, 2]), hr.identity(y), hr.constant([1.0, 2.0, 3.0, 4.0], name="c"), w, w.read(), y + 1.0]
+        return [
+            x,
+            y,
+            y,
+            hr.reshape(y, [2, 2]),
+            hr.identity(y),
+            hr.constant([1.0, 2.0, 3.0, 4.0], name="c"),
+            w,
+            w.read(),
+            y + 1.0,
+        ]
 
     session, x, fetches = _session(build)
     value = np.arange(4, dtype=np.float32)

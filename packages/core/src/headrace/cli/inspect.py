@@ -49,7 +49,8 @@ def _summary(file: Path, graph: Graph) -> str:
     inputs = [f"  {op.name}: {op.outputs[0].spec}" for op in graph.operations if op.type == "Placeholder"]
     constants = sum(op.attrs["value"].nbytes for op in graph.operations if op.type == "Const")
     lines = [
-        f"{file}: a graph of {len(graph.operations)} operations of {len(types)} types, {constants:,} bytes of constants",
+        f"{file}: a graph of {len(graph.operations)} operations of {len(types)} types",
+        f"constants: {constants:,} bytes",
         "placeholders:" if inputs else "placeholders: none",
         *inputs,
         "types: " + ", ".join(f"{name} x{count}" for name, count in types.most_common()),

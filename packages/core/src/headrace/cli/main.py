@@ -22,8 +22,10 @@ _PROVIDERS = {"serve": "headrace-serving", "cluster": "headrace-distributed"}
 
 
 class _Commands(click.Group):
-    """The built-in commands and those of installed packages, which are loaded when they are used. Exit codes: 0 done, 1 failed,
-    2 wrong usage."""
+    """The built-in commands and those of installed packages.
+
+    A package's command is loaded when it is used. Exit codes: 0 done, 1 failed, 2 wrong usage.
+    """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted({*super().list_commands(ctx), *_plugins()})

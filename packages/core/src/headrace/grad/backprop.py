@@ -1,7 +1,7 @@
 """Reverse-mode differentiation: a walk over the graph that knows no operation.
 
-Source: section 4.1 of the TensorFlow paper (OSDI 2016): walk back from the targets to the sources and add, for each operation
-on a path between them, the operations its gradient rule asks for; sum where paths join.
+Source: section 4.1 of the TensorFlow paper (OSDI 2016): walk back from the targets to the sources and add, for each
+operation on a path between them, the operations its gradient rule asks for; sum where paths join.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from headrace.errors import GradientError, InternalError
+from headrace.grad.registry import GradientRule, find_gradient
 from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
 from headrace.graph.operation import Operation, Tensor
 from headrace.graph.scopes import Scope, current_scope, enter, has_graph, name_scope
-from headrace.grad.registry import GradientRule, find_gradient
 from headrace.ops.indexed_slices import IndexedSlices, concatenate_slices
 from headrace.types import variant
 
@@ -40,10 +40,11 @@ def gradients(
       stop_gradients: tensors taken as constants.
       name: the name scope of the new operations.
     Returns:
-      For each x a Tensor of its shape, `IndexedSlices` where only some rows of a variable get a gradient, or None where y
-      does not depend on x differentiably: `explain_gradient(y, x)` says why.
+      For each x a Tensor of its shape, `IndexedSlices` where only some rows of a variable get a gradient, or None where
+      y does not depend on x differentiably: `explain_gradient(y, x)` says why.
     Raises:
-      GradientError: a y is not differentiable by its dtype, or an operation on the way has neither a gradient rule nor a
+      GradientError: a y is not differentiable by its dtype, or an operation on the way has neither a gradient rule nor
+        a
         stated reason for none.
 
     Example:
@@ -60,7 +61,10 @@ def gradients(
     if not targets:
         return [None] * len(sources)
     graph = targets[0].graph
-    with enter(current_scope() if has_graph() and current_scope().graph is graph else Scope(graph=graph)), name_scope(name):
+    with (
+        enter(current_scope() if has_graph() and current_scope().graph is graph else Scope(graph=graph)),
+        name_scope(name),
+    ):
         arriving = _initial_gradients(targets, grad_ys)
         between = _operations_between(targets, sources, stops)
         collected = _Collected(arriving)
@@ -169,7 +173,8 @@ def _differentiate(op: Operation, collected: _Collected, stops: frozenset[Tensor
     results = list(rule.function(op, *outputs))
     if len(results) != len(op.inputs):
         raise InternalError(
-            f"the gradient rule of {op.type} gave {len(results)} gradients for {len(op.inputs)} inputs", where=op.location
+            f"the gradient rule of {op.type} gave {len(results)} gradients for {len(op.inputs)} inputs",
+            where=op.location,
         )
     for tensor, gradient in zip(op.inputs, results, strict=True):
         if gradient is not None and tensor not in stops:

@@ -21,5 +21,7 @@ def _identity(op: Operation, g: Tensor) -> list[Tensor]:
 @register_gradient("PreventGradient")
 def _prevent_gradient(op: Operation, g: Tensor) -> list[Tensor]:
     raise GradientError(
-        f"differentiation reached '{op.name}', which forbids it", where=op.location, got=op.attr("message") or "no message"
+        f"differentiation reached '{op.name}', which forbids it",
+        where=op.location,
+        got=op.attr("message") or "no message",
     )

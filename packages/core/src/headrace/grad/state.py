@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from headrace.grad.registry import no_gradient, register_gradient
 from headrace.graph.apply import apply_op
 from headrace.graph.operation import Operation, Tensor
-from headrace.grad.registry import no_gradient, register_gradient
 from headrace.ops.indexed_slices import IndexedSlices
 
 no_gradient("VarHandleOp", "a handle has no inputs")

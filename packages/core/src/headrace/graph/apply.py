@@ -71,7 +71,7 @@ def _results(operation: Operation) -> Any:
 
 @contextmanager
 def graph_of(inputs: Iterable[TensorLike]) -> Iterator[Graph]:
-    """Build in the graph of the first tensor among the inputs, so that a tensor may be used outside `as_default` too."""
+    """Build in the graph of the first tensor among the inputs: a tensor may be used outside `as_default` too."""
     graph = _find_graph(inputs)
     with enter(current_scope() if current_scope().graph is graph else Scope(graph=graph)):
         yield graph
@@ -107,7 +107,9 @@ def _convert_inputs(
             continue
         if isinstance(value, (Tensor, str, bytes)) or not isinstance(value, Iterable):
             raise InvalidArgumentError(
-                f"input '{argument.name}' of {op_def.name} stands for a list", expected="a sequence of tensors", got=repr(value)
+                f"input '{argument.name}' of {op_def.name} stands for a list",
+                expected="a sequence of tensors",
+                got=repr(value),
             )
         tensors = [_convert_one(op_def, argument, item, inferred) for item in value]
         if argument.number_attr is not None:
@@ -215,7 +217,8 @@ def constant(value: TensorLike, dtype: Any = None, shape: Any = None, *, name: s
 
     Args:
       value: a NumPy array, Python number, bytes, str or nested sequences of these.
-      dtype: the element type; by default that of the array, or bool, int32, float32, complex64, string for Python values.
+      dtype: the element type; by default that of the array, or bool, int32, float32, complex64, string for Python
+        values.
       shape: broadcast a single element to this shape, or reshape to it.
       name: the operation's name.
     Returns:
@@ -233,7 +236,9 @@ def constant(value: TensorLike, dtype: Any = None, shape: Any = None, *, name: s
     array = as_array(value, wanted)
     if shape is not None:
         array = np.broadcast_to(array, shape).copy() if array.size == 1 else array.reshape(shape)
-    return current_graph().create_op("Const", (), {"value": array, "dtype": as_dtype(array.dtype)}, name=name).outputs[0]
+    return (
+        current_graph().create_op("Const", (), {"value": array, "dtype": as_dtype(array.dtype)}, name=name).outputs[0]
+    )
 
 
 def as_array(value: TensorLike, dtype: DType | None) -> Array:
@@ -257,7 +262,9 @@ def as_array(value: TensorLike, dtype: DType | None) -> Array:
         natural = np.asarray(value)
     except (ValueError, TypeError) as error:
         raise InvalidArgumentError(
-            "the value is not a tensor", expected="numbers, strings or nested sequences of equal length", got=_short(value)
+            "the value is not a tensor",
+            expected="numbers, strings or nested sequences of equal length",
+            got=_short(value),
         ) from error
     if natural.dtype.kind in "SUO":
         return _string_array(value, natural, dtype)
@@ -304,8 +311,10 @@ def _fits(natural: Array, dtype: DType) -> bool:
 
 
 def _string_array(value: TensorLike, natural: Array, dtype: DType | None) -> Array:
-    """An object array of bytes; text is encoded as UTF-8. NumPy's fixed-width types would drop trailing zero bytes, so
-    the elements come from the value itself."""
+    """An object array of bytes; text is encoded as UTF-8.
+
+    NumPy's fixed-width types would drop trailing zero bytes, so the elements come from the value itself.
+    """
     if dtype is not None and dtype is not string:
         raise DTypeError("text has the wrong dtype", expected=str(dtype), got=_short(value))
     objects = np.array(value, dtype=object) if not isinstance(value, (str, bytes)) else np.array(None, dtype=object)
@@ -315,7 +324,9 @@ def _string_array(value: TensorLike, natural: Array, dtype: DType | None) -> Arr
     for index, item in enumerate(objects.reshape(-1)):
         if not isinstance(item, (str, bytes)):
             raise InvalidArgumentError(
-                "the value is not a tensor", expected="numbers, strings or nested sequences of equal length", got=_short(value)
+                "the value is not a tensor",
+                expected="numbers, strings or nested sequences of equal length",
+                got=_short(value),
             )
         result.reshape(-1)[index] = item.encode("utf-8") if isinstance(item, str) else bytes(item)
     return result

@@ -1,6 +1,7 @@
 """Attributes: the compile-time parameters of an operation, their kinds and their checks.
 
-Users meet this module as `hr.attr` when they register an operation: `attrs=dict(T=hr.attr.floating, axis=hr.attr.int(0))`.
+Users meet this module as `hr.attr` when they register an operation: `attrs=dict(T=hr.attr.floating,
+axis=hr.attr.int(0))`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 
 from headrace import types
 from headrace.errors import AttrError, DTypeError, HeadraceError
-from headrace.types import DType, DTypeLike, Shape, as_dtype, as_shape
+from headrace.types import DType, DTypeLike, as_dtype, as_shape
 
 __all__ = [
     "REQUIRED",
@@ -64,7 +65,7 @@ class FunctionName:
 
 @dataclass(frozen=True, slots=True)
 class RawAttr:
-    """An attribute that this program does not know, kept as the bytes it came in so that it can be written out again."""
+    """An attribute that this program does not know, kept as the bytes it came in, to be written out again."""
 
     serialized: bytes
 
@@ -99,7 +100,9 @@ class AttrSpec:
             raise self._wrong(name, value)
         values = tuple(self._normalize_one(item, name) for item in value)
         if self.minimum is not None and len(values) < self.minimum:
-            raise AttrError(f"attr '{name}' is too short", expected=f"at least {self.minimum} items", got=f"{len(values)}")
+            raise AttrError(
+                f"attr '{name}' is too short", expected=f"at least {self.minimum} items", got=f"{len(values)}"
+            )
         return values
 
     def _normalize_one(self, value: AttrValue, name: str) -> AttrValue:
@@ -175,7 +178,8 @@ def _is_frozen(array: types.Array) -> builtins.bool:
         return False
     if isinstance(array.base, np.ndarray):
         return _is_frozen(array.base)
-    return array.base is None or isinstance(array.base, (bytes, mmap.mmap))
+    base: object = array.base
+    return base is None or isinstance(base, (bytes, mmap.mmap))
 
 
 def _to_function(value: AttrValue) -> FunctionName:

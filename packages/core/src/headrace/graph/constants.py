@@ -1,7 +1,8 @@
 """Constants beside a graph file: by content, without a size limit.
 
 The file is a valid safetensors file (8 bytes of header length, a JSON header, the data): `{key: {"dtype", "shape",
-"data_offsets"}}`, each constant at a multiple of 64 bytes. Keys are hashes of the content, so an equal constant is stored once.
+"data_offsets"}}`, the data at a multiple of 64 bytes. Keys are hashes of the content, so that an equal constant is
+stored once.
 """
 
 from __future__ import annotations

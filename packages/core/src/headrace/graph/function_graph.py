@@ -24,7 +24,9 @@ class _History:
 
 
 class FunctionGraph(Graph):
-    """A graph that adds control edges between operations on one resource: a read sees every earlier write and no later one.
+    """A graph that adds control edges between operations on one resource.
+
+    A read sees every earlier write and no later one.
 
     Attributes:
       is_function: marks it for code that behaves differently inside a traced function.

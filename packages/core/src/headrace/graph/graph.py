@@ -146,7 +146,8 @@ class Graph:
           colocation: names of operations whose device it must share, beside those of the scope.
           source: the user's line, or None to find it on the call stack.
           op_def: the signature to use where the type is not registered (an unknown operation of an imported graph).
-          like: the operation of which this is a copy; checks that have passed for it, on equal inputs, are not repeated.
+          like: the operation of which this is a copy; checks that have passed for it, on equal inputs, are not
+            repeated.
         Returns:
           The new operation.
         Raises:
@@ -175,7 +176,8 @@ class Graph:
                 _check_inputs(definition, values, inputs)
                 specs = _infer_specs(definition, requested, values, inputs)
         except HeadraceError as error:
-            raise error.at(place)
+            error.at(place)
+            raise
         with self._lock:
             self._check_growth(line, place)
             operation = Operation(

@@ -1,7 +1,7 @@
 """GraphDef: graphs as TensorFlow writes and reads them.
 
-Field numbers, operation types, attribute names and semantics are TensorFlow's, so a graph written here loads there and the other
-way round. Operations and attributes that are not known here are kept and written out unchanged.
+Field numbers, operation types, attribute names and semantics are TensorFlow's, so a graph written here loads there and
+the other way round. Operations and attributes that are not known here are kept and written out unchanged.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from headrace.graph.operation import Operation, Tensor
 from headrace.graph.proto import attr_pb2
 from headrace.graph.proto.graph_pb2 import GraphDef
 from headrace.graph.proto.node_pb2 import NodeDef
-from headrace.graph.proto.types_pb2 import DataType
 from headrace.graph.reference_variables import Reference
 from headrace.graph.source import SourceLine
 from headrace.graph.tensor_proto import decode_shape, decode_tensor, encode_shape, encode_tensor
@@ -54,7 +53,8 @@ def export_graph_def(graph: Graph, path: str | os.PathLike[str], *, constants: s
     Args:
       graph: the graph.
       path: the file; `.pbtxt` writes text.
-      constants: "inline" puts constants into the file; "beside" puts those over 1 KB into `path + ".constants"`, by content, which
+      constants: "inline" puts constants into the file; "beside" puts those over 1 KB into `path + ".constants"`, by
+        content, which
         has no size limit but is read by Headrace only; "auto" is inline as long as they take less than 1.5 GiB.
     Raises:
       InvalidArgumentError: `constants` is another word.
@@ -240,7 +240,10 @@ def _parse(content: bytes, label: str) -> GraphDef:
         proto.ParseFromString(content)
     except DecodeError as error:
         raise DataLossError(
-            "these bytes are not a GraphDef", where=label, expected="a serialised GraphDef", got=f"{len(content)} bytes: {error}"
+            "these bytes are not a GraphDef",
+            where=label,
+            expected="a serialised GraphDef",
+            got=f"{len(content)} bytes: {error}",
         ) from error
     return proto
 
@@ -274,7 +277,9 @@ class _Import:
     def _add(self, node: NodeDef, outputs: Mapping[str, int]) -> None:
         op_def = find_op_def(node.op)
         name = self.prefix + node.name
-        controls = [self.operations[edge[1:]] for edge in node.input if edge.startswith("^") and edge[1:] in self.operations]
+        controls = [
+            self.operations[edge[1:]] for edge in node.input if edge.startswith("^") and edge[1:] in self.operations
+        ]
         edges = [edge if ":" in edge else f"{edge}:0" for edge in node.input if not edge.startswith("^")]
         attrs = self._attrs(node, op_def)
         if node.op in reference_variables.VARIABLE_TYPES:
@@ -313,7 +318,9 @@ class _Import:
     def _value(self, edge: str, reader: str, controls: Sequence[Operation]) -> Tensor:
         found = self.tensors.get(edge)
         if found is None:
-            raise GraphError(f"'{reader}' reads '{edge}', which does not exist", expected="an output of an earlier operation")
+            raise GraphError(
+                f"'{reader}' reads '{edge}', which does not exist", expected="an output of an earlier operation"
+            )
         if isinstance(found, Reference):
             return reference_variables.read_reference(self.graph, f"{reader}/read/", found, controls)
         return found
@@ -331,7 +338,8 @@ class _Import:
         if key:
             if key not in self.constants:
                 raise DataLossError(
-                    f"the value of constant '{node.name}' is missing", expected=f"content {key} in the .constants file beside the graph"
+                    f"the value of constant '{node.name}' is missing",
+                    expected=f"content {key} in the .constants file beside the graph",
                 )
             attrs["value"] = self.constants[key]
         return attrs
@@ -442,6 +450,8 @@ def _producers(node: NodeDef, nodes: Mapping[str, NodeDef]) -> set[str]:
     for edge in node.input:
         name = edge.removeprefix("^").partition(":")[0]
         if name not in nodes:
-            raise GraphError(f"'{node.name}' reads '{edge}', which does not exist", expected="the name of an operation of the graph")
+            raise GraphError(
+                f"'{node.name}' reads '{edge}', which does not exist", expected="the name of an operation of the graph"
+            )
         producers.add(name)
     return producers

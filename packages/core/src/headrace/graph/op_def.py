@@ -18,20 +18,19 @@ __all__ = ["ArgSpec", "InferenceContext", "OpDef", "find_op_def", "op_defs", "re
 
 
 class InferenceContext(Protocol):
-    """What a shape function sees of the operation that is being created.
-
-    Attributes:
-      name: the operation's name.
-      type: the operation's type.
-      inputs: dtype and static shape of each input, flat.
-    """
+    """What a shape function sees of the operation that is being created."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The operation's name."""
+
     @property
-    def type(self) -> str: ...
+    def type(self) -> str:
+        """The operation's type."""
+
     @property
-    def inputs(self) -> Sequence[TensorSpec]: ...
+    def inputs(self) -> Sequence[TensorSpec]:
+        """dtype and static shape of each input, flat."""
 
     def attr(self, name: str) -> AttrValue:
         """The value of an attribute, defaults filled in."""

@@ -166,7 +166,9 @@ class Tensor(Operators):
         raise self._no_value("is used as a Python integer", "session.run(tensor) gives the value")
 
     def __array__(self, *_: object, **__: object) -> NoReturn:
-        raise self._no_value("is used as a NumPy array", "session.run(tensor) gives the value, hr.* functions compute with it")
+        raise self._no_value(
+            "is used as a NumPy array", "session.run(tensor) gives the value, hr.* functions compute with it"
+        )
 
     def __len__(self) -> int:
         size = self.shape[0] if self.shape.rank else None

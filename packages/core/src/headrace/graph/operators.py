@@ -1,7 +1,7 @@
 """Python's operators on symbolic values: one table from operator names to user functions.
 
-`Tensor` and `Variable` inherit the methods; the operation families fill the table with `overload_operator`, so that this
-module names no operation.
+`Tensor` and `Variable` inherit the methods; the operation families fill the table with `overload_operator`, so that
+this module names no operation.
 """
 
 from __future__ import annotations
@@ -41,8 +41,10 @@ def _call(name: str, *operands: Any) -> Tensor:
 
 
 class Operators:
-    """Arithmetic, comparison and slicing on symbolic values. `==` stays identity, since tensors are dictionary keys:
-    use `hr.equal` for the element-wise comparison."""
+    """Arithmetic, comparison and slicing on symbolic values.
+
+    `==` stays identity, since tensors are dictionary keys: use `hr.equal` for the element-wise comparison.
+    """
 
     __slots__ = ()
     __array_priority__ = 1000  # NumPy arrays on the left let us answer

@@ -1,8 +1,8 @@
 """TensorFlow 1's reference variables, mapped to handles while a graph is imported.
 
-In TensorFlow 1 a `VariableV2` gives a reference to its buffer; whoever takes it as a value reads the buffer, and `Assign` passes the
-reference on. Here the variable becomes a `VarHandleOp`, an assignment the operation of that name on handles, and every use
-as a value a `ReadVariableOp` that runs after the assignments the reference went through.
+In TensorFlow 1 a `VariableV2` gives a reference to its buffer; whoever takes it as a value reads the buffer, and
+`Assign` passes the reference on. Here the variable becomes a `VarHandleOp`, an assignment the operation of that name on
+handles, and every use as a value a `ReadVariableOp` that runs after the assignments the reference went through.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def enter(scope: Scope) -> Iterator[None]:
 
 def check_name(name: str) -> str:
     """Return `name` if an operation or scope may have it; raises GraphError otherwise."""
-    if not isinstance(name, str) or not _NAME.match(name):
+    if not _NAME.match(str(name)):
         raise GraphError(
             "a name has characters that graph files cannot hold",
             expected="letters, digits, '.', '_', '-', '>' and '/', not starting with '_', '-' or '/'",
@@ -104,7 +104,7 @@ def name_scope(name: str) -> Iterator[str]:
     """
     graph = current_graph()
     outer = _scope.get()
-    absolute = isinstance(name, str) and name.endswith("/")
+    absolute = str(name).endswith("/")
     prefix = name if absolute else graph.unique_name(outer.prefix + check_name(name)) + "/"
     with enter(replace(outer, prefix=prefix)):
         yield prefix
@@ -122,7 +122,7 @@ def control_dependencies(control_inputs: Sequence[Operation | Tensor]) -> Iterat
     """Let the operations created inside run only after the given ones; an empty sequence changes nothing."""
     outer = _scope.get()
     graph = current_graph()
-    operations = tuple(item if hasattr(item, "op_def") else item.op for item in control_inputs)
+    operations = tuple(_operation(item) for item in control_inputs)
     for operation in operations:
         if operation.graph is not graph:
             raise GraphError(
@@ -142,7 +142,12 @@ def without_control_dependencies() -> Iterator[None]:
 @contextmanager
 def colocate_with(item: Operation | Tensor) -> Iterator[None]:
     """Ask that the operations created inside run on the device of the given one."""
-    operation = item if hasattr(item, "op_def") else item.op
     outer = _scope.get()
-    with enter(replace(outer, colocation=(*outer.colocation, operation.name))):
+    with enter(replace(outer, colocation=(*outer.colocation, _operation(item).name))):
         yield
+
+
+def _operation(item: Operation | Tensor) -> Operation:
+    """The operation itself, or the one that gives the tensor."""
+    operation: Operation = getattr(item, "op", item)
+    return operation

@@ -1,8 +1,8 @@
 """What is known of a tensor's value while the graph is built.
 
-Shapes travel through graphs as small integer vectors: `reshape(x, pack([shape(x)[0], -1]))`. A shape function asks here for
-the value of such an input. The answer is found by walking back over the few operations that programs build shapes from,
-with None for each element that is not known.
+Shapes travel through graphs as small integer vectors: `reshape(x, pack([shape(x)[0], -1]))`. A shape function asks here
+for the value of such an input. The answer is found by walking back over the few operations that programs build shapes
+from, with None for each element that is not known.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ def _gather(op: Operation, depth: int) -> PartialValue | None:
     value, indices = _partial(op.inputs[0], depth), constant_value(op.inputs[1])
     if value is None or value.ndim != 1 or indices is None or indices.ndim > 1:
         return None
-    if indices.size and not (0 <= indices.min() and indices.max() < len(value)):
+    if indices.size and not (indices.min() >= 0 and indices.max() < len(value)):
         return None
     return np.array(value[indices], dtype=object)
 
@@ -194,9 +194,9 @@ def _fill(op: Operation, depth: int) -> PartialValue | None:
 
 @_rule("Range")
 def _range(op: Operation, depth: int) -> PartialValue | None:
-    parts = [_partial(item, depth) for item in op.inputs]
-    numbers = [None if part is None or part.ndim else part.item() for part in parts]
-    if any(number is None for number in numbers) or not numbers[2]:
+    bounds = [constant_value(item) for item in op.inputs]
+    numbers = [int(bound) for bound in bounds if bound is not None and bound.ndim == 0]
+    if len(numbers) != 3 or not numbers[2]:
         return None
     span = range(*numbers)
     return _objects(list(span)) if len(span) <= _MAX_ELEMENTS else None
@@ -205,7 +205,11 @@ def _range(op: Operation, depth: int) -> PartialValue | None:
 def _elementwise(combine: Callable[[int, int], int]) -> Rule:
     def rule(op: Operation, depth: int) -> PartialValue | None:
         left, right = _partial(op.inputs[0], depth), _partial(op.inputs[1], depth)
-        if left is None or right is None or (left.ndim and right.ndim and len(left) != len(right) and 1 not in (len(left), len(right))):
+        if (
+            left is None
+            or right is None
+            or (left.ndim and right.ndim and len(left) != len(right) and 1 not in (len(left), len(right)))
+        ):
             return None
         pairs = np.broadcast(left, right)
         items = [None if a is None or b is None else combine(a, b) for a, b in pairs]

@@ -26,7 +26,7 @@ UNKNOWN_LINE = SourceLine("<unknown>", 0)
 
 def _is_ours(frame: FrameType) -> bool:
     """True for frames of this package and its siblings (`headrace`, `headrace_checkpoint`, ...)."""
-    module = frame.f_globals.get("__name__", "")
+    module: str = frame.f_globals.get("__name__", "")
     root = module.partition(".")[0]
     return root == "headrace" or root.startswith("headrace_")
 

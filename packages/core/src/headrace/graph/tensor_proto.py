@@ -55,8 +55,10 @@ def decode_shape(proto: TensorShapeProto) -> Shape:
 
 
 def decode_tensor(proto: TensorProto) -> Array:
-    """Read an array. It is read-only and takes no more memory than the message: a value that stands for many elements is
-    repeated by stride, not copied.
+    """Read an array.
+
+    It is read-only and takes no more memory than the message: a value that stands for many elements is repeated by
+    stride, not copied.
 
     Raises:
       DataLossError: the content does not fit the declared dtype and shape.

@@ -13,7 +13,9 @@ _BACK_EDGES = frozenset({"Merge"})
 
 
 def verify(graph: Graph, *, stage: str) -> None:
-    """Check that a graph is well formed: names are unique, edges stay inside and go forward, specs follow the signature.
+    """Check that a graph is well formed.
+
+    Names are unique, edges stay inside and go forward, specs follow the signature.
 
     Args:
       graph: the graph to check.

@@ -41,6 +41,7 @@ def context_of(op: Operation, resources: Resources) -> KernelContext:
         resources=resources,
     )
 
+
 def group_inputs(op: Operation, values: Sequence[object]) -> list[object]:
     """Arrange flat input values as the signature does: a list for each input that stands for several tensors."""
     grouped: list[object] = []

@@ -23,7 +23,8 @@ class Kernel:
 
     Attributes:
       op_type: the type it computes.
-      function: called as `function(op, *inputs)`, where `op` is an `interfaces.OpContext` and list inputs are lists; gives
+      function: called as `function(op, *inputs)`, where `op` is an `interfaces.OpContext` and list inputs are lists;
+        gives
         the output, or a tuple of them.
       device: the device type it runs on, or None for every device (NumPy).
       dtypes: for some type attrs the dtypes it accepts; others are unrestricted.
@@ -31,7 +32,8 @@ class Kernel:
         where the outputs are several).
       in_place: the array to write to may be one of the inputs of the same dtype and shape.
       aliases: indices of inputs that an output may share memory with.
-      binds_once: the value cannot change during the life of a plan, so it is computed when the plan is compiled (handles).
+      binds_once: the value cannot change during the life of a plan, so it is computed when the plan is compiled
+        (handles).
       direct: the function is called without `op` (a NumPy universal function).
     """
 
@@ -108,8 +110,13 @@ def register_kernel(
     return decorate
 
 
-def register_ufunc(op_type: str, function: KernelFunction, *, dtypes: Mapping[str, Iterable[DTypeLike]] | None = None) -> None:
-    """Register a NumPy universal function whose result dtype is the operation's: it writes to planned buffers, in place too."""
+def register_ufunc(
+    op_type: str, function: KernelFunction, *, dtypes: Mapping[str, Iterable[DTypeLike]] | None = None
+) -> None:
+    """Register a NumPy universal function whose result dtype is the operation's.
+
+    It writes to planned buffers, in place too.
+    """
     _add(
         Kernel(
             op_type=op_type,
@@ -162,7 +169,8 @@ def find_kernel(op_type: str, attrs: Mapping[str, Any], device: str = "CPU") -> 
     raise NotFoundError(
         f"{op_type} has no kernel here",
         expected=explain_kernels(op_type),
-        got=f"device {device}; " + ", ".join(f"{key}={value}" for key, value in attrs.items() if isinstance(value, DType)),
+        got=f"device {device}; "
+        + ", ".join(f"{key}={value}" for key, value in attrs.items() if isinstance(value, DType)),
         hint="cast the inputs, or register a kernel with hr.register_kernel",
     )
 
@@ -171,6 +179,8 @@ def explain_kernels(op_type: str) -> str:
     """One line that lists the kernels of a type."""
     kernels = kernels_of(op_type)
     if not kernels:
-        known = "is known, but has no kernel in this program" if find_op_def(op_type) else "is not known in this program"
+        known = (
+            "is known, but has no kernel in this program" if find_op_def(op_type) else "is not known in this program"
+        )
         return f"a registered kernel; operation type '{op_type}' {known}"
     return "one of: " + "; ".join(_describe(kernel) for kernel in kernels)

@@ -49,7 +49,9 @@ def _assign_sub(op: OpContext, variable: VariableStorage, value: Array) -> None:
 def _check_same_shape(target: Array, value: Array) -> None:
     """TensorFlow does not broadcast updates: a wrong shape is a mistake, not a wish."""
     if target.shape != np.shape(value):
-        raise ShapeError("the update does not fit the variable", expected=str(list(target.shape)), got=str(list(np.shape(value))))
+        raise ShapeError(
+            "the update does not fit the variable", expected=str(list(target.shape)), got=str(list(np.shape(value)))
+        )
 
 
 @register_kernel("ResourceGather")
@@ -74,7 +76,9 @@ def check_indices(indices: Array, bound: int) -> None:
         raise OutOfRangeError("an index is out of range", expected=f"0 <= index < {bound}", got=str(int(wrong[0])))
 
 
-def _scatter(change: Callable[[Array, Array, Array], None]) -> Callable[[OpContext, VariableStorage, Array, Array], None]:
+def _scatter(
+    change: Callable[[Array, Array, Array], None],
+) -> Callable[[OpContext, VariableStorage, Array, Array], None]:
     def kernel(op: OpContext, variable: VariableStorage, indices: Array, updates: Array) -> None:
         def apply(target: Array) -> None:
             check_indices(indices, target.shape[0])

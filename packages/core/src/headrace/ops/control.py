@@ -39,7 +39,9 @@ def _prevent_gradient_shape(op: InferenceContext) -> list[Shape]:
 
 
 @register_op(
-    "_Arg", outputs={"output": "T"}, attrs={"T": attr.any_type, "index": attr.int(minimum=0), "shape": attr.shape(Shape())}
+    "_Arg",
+    outputs={"output": "T"},
+    attrs={"T": attr.any_type, "index": attr.int(minimum=0), "shape": attr.shape(Shape())},
 )
 def _arg_shape(op: InferenceContext) -> list[Shape]:
     """Argument number `index` of a bounded graph."""

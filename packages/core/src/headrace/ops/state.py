@@ -74,7 +74,10 @@ def _assign_shape(op: InferenceContext) -> list[Shape]:
 
 
 @register_op(
-    "AssignAddVariableOp", inputs={"resource": "resource", "value": "dtype"}, attrs={"dtype": attr.numeric}, stateful=True
+    "AssignAddVariableOp",
+    inputs={"resource": "resource", "value": "dtype"},
+    attrs={"dtype": attr.numeric},
+    stateful=True,
 )
 def _assign_add_shape(op: InferenceContext) -> list[Shape]:
     """Adds to a variable; the update is atomic."""
@@ -83,7 +86,10 @@ def _assign_add_shape(op: InferenceContext) -> list[Shape]:
 
 
 @register_op(
-    "AssignSubVariableOp", inputs={"resource": "resource", "value": "dtype"}, attrs={"dtype": attr.numeric}, stateful=True
+    "AssignSubVariableOp",
+    inputs={"resource": "resource", "value": "dtype"},
+    attrs={"dtype": attr.numeric},
+    stateful=True,
 )
 def _assign_sub_shape(op: InferenceContext) -> list[Shape]:
     """Subtracts from a variable; the update is atomic."""
@@ -130,7 +136,7 @@ _SCATTER_ATTRS = {"dtype": attr.numeric, "Tindices": attr.index_type}
 
 @register_op("ResourceScatterSub", inputs=_SCATTER_INPUTS, attrs=_SCATTER_ATTRS, stateful=True)
 def _scatter_sub_shape(op: InferenceContext) -> list[Shape]:
-    """Subtracts from rows of a variable; repeated rows are subtracted each time. Nothing changes if an index is wrong."""
+    """Subtracts from rows of a variable, from repeated rows each time. Nothing changes if an index is wrong."""
     return _scatter_shape(op)
 
 

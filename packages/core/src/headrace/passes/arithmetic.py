@@ -1,7 +1,7 @@
 """Arithmetic simplification: operations that provably change nothing disappear.
 
-Every rule is exact for every value, NaN, infinities and signed zeros included: `x * 1`, `x / 1` and `x - 0` are x, whereas
-`x * 0`, `x - x` and `x + 0` (which turns -0.0 into 0.0) stay.
+Every rule is exact for every value, NaN, infinities and signed zeros included: `x * 1`, `x / 1` and `x - 0` are x,
+whereas `x * 0`, `x - x` and `x + 0` (which turns -0.0 into 0.0) stay.
 """
 
 from __future__ import annotations

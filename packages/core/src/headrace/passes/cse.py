@@ -15,9 +15,10 @@ _NEVER = frozenset({"_Arg", "_Retval", "Placeholder", "NoOp"})
 
 
 def cse(graph: Graph) -> Graph:
-    """Merge equal pure operations. Stateful ones, random numbers among them, and those with control inputs are never merged.
+    """Merge equal pure operations.
 
-    The inputs of commutative operations are compared in either order.
+    Stateful ones, random numbers among them, and those with control inputs are never merged. The inputs of commutative
+    operations are compared in either order.
     """
     seen: dict[Hashable, Sequence[Tensor]] = {}
 

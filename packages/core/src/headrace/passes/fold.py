@@ -26,8 +26,8 @@ _NEVER = frozenset({"Const", "_Arg", "_Retval", "Placeholder", "NoOp"})
 def fold(graph: Graph) -> Graph:
     """Replace operations whose inputs are all constant by constants, computed by the very kernels that would run.
 
-    Shapes of tensors whose static shape is known are constants too. Stateful operations, operations with control inputs and
-    operations whose kernel raises stay as they are, so an error still comes from the step that needs the value.
+    Shapes of tensors whose static shape is known are constants too. Stateful operations, operations with control inputs
+    and operations whose kernel raises stay as they are, so an error still comes from the step that needs the value.
     """
     return drop_dead(rewrite(graph, _fold_op))
 
@@ -61,7 +61,10 @@ def _values(op: Operation, inputs: Sequence[Tensor]) -> list[Array] | None:
     constants = [value for value in map(constant_value, inputs) if value is not None]
     sizes = [output.shape.num_elements for output in op.outputs]
     budget = MAX_GROWTH_BYTES + sum(value.nbytes for value in constants)
-    if any(size is not None and size * max(output.dtype.size, 1) > budget for size, output in zip(sizes, op.outputs, strict=True)):
+    if any(
+        size is not None and size * max(output.dtype.size, 1) > budget
+        for size, output in zip(sizes, op.outputs, strict=True)
+    ):
         return None
     try:
         results = _compute(op, constants)
@@ -83,7 +86,8 @@ def _compute(op: Operation, constants: Sequence[Array]) -> list[Array]:
     kernel = find_kernel(op.type, op.attrs)
     arguments = group_inputs(op, constants)
     with np.errstate(all="ignore"):
-        result = kernel.function(*arguments) if kernel.direct else kernel.function(context_of(op, NO_RESOURCES), *arguments)
+        result = (
+            kernel.function(*arguments) if kernel.direct else kernel.function(context_of(op, NO_RESOURCES), *arguments)
+        )
     results = [result] if len(op.outputs) == 1 and not op.op_def.outputs[0].is_list else list(result)
     return [np.array(value, dtype=output.dtype.array_type) for value, output in zip(results, op.outputs, strict=True)]
-

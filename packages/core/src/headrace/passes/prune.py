@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from headrace.errors import FeedError
 from headrace.graph.graph import Graph
@@ -22,9 +22,9 @@ def prune(
 ) -> Graph:
     """The part of `graph` that a step needs, as a bounded graph.
 
-    Argument i is an `_Arg` operation that stands for `feeds[i]`; result i is a `_Retval` of `fetches[i]`; targets carry the
-    attr `_target`. What only leads to a fed tensor is left out. Shapes are inferred again from the feeds' shapes, so that a
-    plan for concrete shapes knows every shape that follows from them.
+    Argument i is an `_Arg` operation that stands for `feeds[i]`; result i is a `_Retval` of `fetches[i]`; targets carry
+    the attr `_target`. What only leads to a fed tensor is left out. Shapes are inferred again from the feeds' shapes,
+    so that a plan for concrete shapes knows every shape that follows from them.
 
     Args:
       graph: the user's graph.
@@ -40,8 +40,10 @@ def prune(
     shapes = feed_shapes if feed_shapes is not None else [feed.shape for feed in feeds]
     tensors: dict[Tensor, Tensor] = {}
     for index, (feed, shape) in enumerate(zip(feeds, shapes, strict=True)):
-        attrs = {"T": feed.dtype, "index": index, "shape": shape}
-        argument = bounded.create_op("_Arg", (), attrs, name=f"argument_{index}", device=feed.op.device, source=feed.op.source)
+        attrs: Mapping[str, object] = {"T": feed.dtype, "index": index, "shape": shape}
+        argument = bounded.create_op(
+            "_Arg", (), attrs, name=f"argument_{index}", device=feed.op.device, source=feed.op.source
+        )
         tensors[feed] = argument.outputs[0]
     marked = frozenset(targets)
     copies: dict[Operation, Operation] = {}
@@ -90,7 +92,8 @@ def _missing_feed(op: Operation, fetches: Sequence[Tensor], targets: Sequence[Op
     return FeedError(
         f"placeholder '{op.name}' needs a value",
         where=op.location,
-        expected=f"a feed of {op.outputs[0].spec}, which is needed to compute " + ", ".join(f"'{name}'" for name in wanted[:4]),
+        expected=f"a feed of {op.outputs[0].spec}, which is needed to compute "
+        + ", ".join(f"'{name}'" for name in wanted[:4]),
         got="none",
         hint=f"session.run(..., feeds={{{op.name}: value}})",
     )

@@ -1,7 +1,7 @@
 """The one way passes change a graph: copy it operation by operation, and let a rule replace some.
 
-Passes see *bounded* graphs: arguments are `_Arg` operations, results are `_Retval` operations, and operations to be run for
-their effect carry the attr `_target`. A pass returns a new graph; the old one stays as it is.
+Passes see *bounded* graphs: arguments are `_Arg` operations, results are `_Retval` operations, and operations to be run
+for their effect carry the attr `_target`. A pass returns a new graph; the old one stays as it is.
 """
 
 from __future__ import annotations

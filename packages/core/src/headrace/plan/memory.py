@@ -1,7 +1,7 @@
 """Memory planning: which buffer of the arena each value of a plan lives in. Pure: steps in, offsets out.
 
-Values live from the step that makes them to the last step that reads them or a view of them. Two values may share bytes if their
-lives do not overlap; an in-place step may write over an input that dies with it.
+Values live from the step that makes them to the last step that reads them or a view of them. Two values may share bytes
+if their lives do not overlap; an in-place step may write over an input that dies with it.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _donor(
 
 
 def _seen_once(step: Step, value: int, roots: dict[int, frozenset[int]]) -> bool:
-    """True unless a view of `value` is read by the same step: writing in place would change that view under its feet."""
+    """True unless a view of `value` is read by the same step: writing in place would change that view."""
     return all(value not in roots[other] for other in step.inputs if other != value)
 
 

@@ -1,7 +1,7 @@
 """The `numpy` backend: a segment becomes straight-line Python over NumPy kernels and planned buffers.
 
-It is always there and is the reference for every other backend. The generated function has one line per operation, so the line
-number in a traceback says which operation failed, at no cost to steps that succeed.
+It is always there and is the reference for every other backend. The generated function has one line per operation, so
+the line number in a traceback says which operation failed, at no cost to steps that succeed.
 """
 
 from __future__ import annotations
@@ -141,7 +141,8 @@ def _add_line(
     try:
         kernel = find_kernel(op.type, op.attrs)
     except HeadraceError as error:
-        raise error.at(op.location)
+        error.at(op.location)
+        raise
     function = kernel.function if kernel.direct else partial(kernel.function, context_of(op, resources))
     inputs = tuple(numbers[tensor] for tensor in op.inputs)
     if kernel.binds_once and all(number in constants for number in inputs):
@@ -151,7 +152,10 @@ def _add_line(
 
 
 def _memory_step(line: _Line, tensors: Sequence[Tensor], results: frozenset[int]) -> Step:
-    """Outputs whose size is known go to the arena if the kernel can write there; results never do: the caller owns them."""
+    """Outputs whose size is known go to the arena if the kernel can write there.
+
+    Results never do: the caller owns them.
+    """
     outputs = [tensors[number] for number in line.outputs]
     sizes = [output.shape.num_elements for output in outputs]
     planned = line.kernel.takes_out and not any(
@@ -259,7 +263,7 @@ class NumpyPlan:
         namespace.update({f"f{index}": line.function for index, line in enumerate(self._program.lines)})
         source = _source(self._program, instrumented=instrumented)
         code: CodeType = compile(source, self._filename, "exec")
-        exec(code, namespace)  # noqa: S102  # the source is made of numbers only, never of names or data from outside
+        exec(code, namespace)  # the source is made of numbers only, never of names or data from outside
         function: Callable[..., Any] = namespace["step"]
         return function
 
@@ -338,8 +342,11 @@ def _arguments(line: _Line, program: _Program, buffers: dict[int, str]) -> list[
 
 
 def _dying(program: _Program, buffers: dict[int, str]) -> dict[int, list[int]]:
-    """For each line the values outside the arena that nothing after it needs: forgetting them frees memory early, and lets a
-    variable be updated in place once nobody holds the value that was read from it."""
+    """For each line the values outside the arena that nothing after it needs.
+
+    Forgetting them frees memory early, and lets a variable be updated in place once nobody holds the value that was
+    read from it.
+    """
     dying: dict[int, list[int]] = {}
     for number, index in program.last.items():
         if number not in buffers and number not in program.constants:

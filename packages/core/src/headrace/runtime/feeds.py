@@ -32,7 +32,9 @@ def feed_tensor(graph: Graph, key: Any) -> Tensor:
         raise FeedError("this cannot be fed", expected="a tensor, or the name of one", got=repr(key))
     if tensor.graph is not graph:
         raise FeedError(
-            f"'{tensor.name}' is fed, but belongs to another graph", where=tensor.op.location, hint="feed the session's graph"
+            f"'{tensor.name}' is fed, but belongs to another graph",
+            where=tensor.op.location,
+            hint="feed the session's graph",
         )
     if tensor.dtype.kind in ("resource", "variant", "opaque"):
         raise FeedError(
@@ -48,8 +50,9 @@ def feed_tensor(graph: Graph, key: Any) -> Tensor:
 def feed_converter(tensor: Tensor) -> Callable[[Any], Array]:
     """A function that turns a fed value into an array of the tensor's dtype.
 
-    An array of the right dtype passes as it is, without a copy. Python values take the dtype if they fit. Arrays of another
-    dtype are converted where that loses no more than rounding: a wider or narrower float, an integer within bounds.
+    An array of the right dtype passes as it is, without a copy. Python values take the dtype if they fit. Arrays of
+    another dtype are converted where that loses no more than rounding: a wider or narrower float, an integer within
+    bounds.
     """
     wanted = tensor.dtype.array_type
     ndarray = np.ndarray
@@ -65,7 +68,9 @@ def feed_converter(tensor: Tensor) -> Callable[[Any], Array]:
 
 def _convert(tensor: Tensor, value: Any) -> Array:
     if isinstance(value, Tensor):
-        raise _feed_error(tensor, "a symbolic tensor", hint="feed a NumPy array; session.run gives the value of a tensor")
+        raise _feed_error(
+            tensor, "a symbolic tensor", hint="feed a NumPy array; session.run gives the value of a tensor"
+        )
     try:
         if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind not in "SUO":
             return _convert_array(tensor, value)
@@ -99,7 +104,9 @@ def _integer_fits(array: Array, given: DType, dtype: DType) -> bool:
 def check_feed_shape(tensor: Tensor, shape: tuple[int, ...]) -> None:
     """Raise FeedError unless a value of `shape` may be fed for `tensor`."""
     if not tensor.shape.is_compatible_with(Shape(shape)):
-        raise _feed_error(tensor, f"{tensor.dtype}{list(shape)}", hint="compare the shape with the declaration of the placeholder")
+        raise _feed_error(
+            tensor, f"{tensor.dtype}{list(shape)}", hint="compare the shape with the declaration of the placeholder"
+        )
 
 
 def _feed_error(tensor: Tensor, got: str, *, hint: str | None) -> FeedError:
@@ -116,4 +123,3 @@ def check_feed_names(feeds: Mapping[Any, Any]) -> None:
     """Raise FeedError unless feeds are given as a mapping."""
     if not isinstance(feeds, Mapping):
         raise FeedError("feeds are not a mapping", expected="{placeholder: value}", got=type(feeds).__name__)
-

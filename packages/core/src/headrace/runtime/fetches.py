@@ -35,8 +35,8 @@ def flatten_fetches(graph: Graph, structure: Any) -> Fetches:
 
     Args:
       graph: the session's graph.
-      structure: Tensor, Operation, Variable, a name of one (`"op:0"` a tensor, `"op"` an operation), IndexedSlices, or a
-        nested structure of these.
+      structure: Tensor, Operation, Variable, a name of one (`"op:0"` a tensor, `"op"` an operation), IndexedSlices, or
+        a nested structure of these.
     Raises:
       InvalidArgumentError: something else is in it.
       GraphError: a tensor of another graph is in it.

@@ -96,7 +96,9 @@ def _uninitialized(handles: Iterable[Tensor], resources: ResourceManager) -> lis
 def buffer_of(handle: Tensor, resources: ResourceManager) -> VariableBuffer:
     """The buffer of the variable behind a handle."""
     attrs = handle.op.attrs
-    return resources.variable(attrs["container"], attrs["shared_name"] or handle.op.name, attrs["dtype"], attrs["shape"])
+    return resources.variable(
+        attrs["container"], attrs["shared_name"] or handle.op.name, attrs["dtype"], attrs["shape"]
+    )
 
 
 def _no_initializer(handles: Sequence[Tensor]) -> FailedPreconditionError:

@@ -21,9 +21,9 @@ PROCESS_CONTAINER = "process"
 class VariableBuffer:
     """The buffer behind one variable (see `interfaces.VariableStorage`). Mutable and thread-safe.
 
-    Readers get the buffer itself, no copy. An update writes in place if no reader holds the buffer (by its reference count, as
-    TensorFlow's copy-on-read does); otherwise it writes to a fresh one and exchanges them, so that a reader never sees a half-
-    written value.
+    Readers get the buffer itself, no copy. An update writes in place if no reader holds the buffer (by its reference
+    count, as TensorFlow's copy-on-read does); otherwise it writes to a fresh one and exchanges them, so that a reader
+    never sees a half- written value.
     """
 
     def __init__(self, name: str, dtype: DType, shape: Shape) -> None:
@@ -75,11 +75,15 @@ class VariableBuffer:
         """Raise ShapeError or DTypeError unless `value` may be assigned."""
         if not self.shape.is_compatible_with(Shape(value.shape)):
             raise ShapeError(
-                f"variable '{self.name}' cannot take the value", expected=f"shape {self.shape}", got=f"{list(value.shape)}"
+                f"variable '{self.name}' cannot take the value",
+                expected=f"shape {self.shape}",
+                got=f"{list(value.shape)}",
             )
         if value.dtype != self.dtype.array_type:
             raise DTypeError(
-                f"variable '{self.name}' cannot take the value", expected=str(self.dtype), got=str(as_dtype(value.dtype))
+                f"variable '{self.name}' cannot take the value",
+                expected=str(self.dtype),
+                got=str(as_dtype(value.dtype)),
             )
 
     def _uninitialized(self) -> FailedPreconditionError:

@@ -106,7 +106,9 @@ class StepDefinition:
 
     def _initialize(self) -> None:
         with self._resources.lookup_or_create("initialization", threading.RLock):
-            initialize_variables(self._graph, self._fetches, self._targets, self._feeds, self._resources, self._run_once)
+            initialize_variables(
+                self._graph, self._fetches, self._targets, self._feeds, self._resources, self._run_once
+            )
             self._initialized = True
 
     def _run_once(self, targets: Sequence[Operation]) -> None:

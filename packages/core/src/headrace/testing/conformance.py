@@ -10,11 +10,11 @@ import numpy as np
 
 from headrace.config import Config
 from headrace.errors import HeadraceError
+from headrace.grad.registry import gradient_of_type
 from headrace.graph.apply import apply_op, as_array, constant
 from headrace.graph.graph import Graph
 from headrace.graph.op_def import lookup_op_def
 from headrace.graph.operation import Operation, Tensor
-from headrace.grad.registry import gradient_of_type
 from headrace.kernels.context import NO_RESOURCES, context_of, group_inputs
 from headrace.kernels.registry import find_kernel
 from headrace.session import Session
@@ -45,9 +45,9 @@ def check_backend(name: str, cases: Iterable[OpCase] | None = None) -> int:
 def check_case(case: OpCase, *, backend: str = "numpy") -> None:
     """Run one case in every way an operation can be run, and raise AssertionError if one of them is not right.
 
-    The ways: inputs fed, with exact and with open static shapes; inputs constant, so that passes may fold it; inputs that are
-    strided views; the output in the arena, full of garbage before. Static shapes must agree with what comes out; all ways must
-    give the same bits.
+    The ways: inputs fed, with exact and with open static shapes; inputs constant, so that passes may fold it; inputs
+    that are strided views; the output in the arena, full of garbage before. Static shapes must agree with what comes
+    out; all ways must give the same bits.
     """
     config = Config(backend=backend, verify=True)
     arrays = _flat_arrays(case)
@@ -116,7 +116,10 @@ def _flat_arrays(case: OpCase) -> list[Array]:
     """The inputs as arrays; Python numbers take the dtype that `apply_op` would give them."""
     flat: list[Array] = []
     for argument, value in zip(lookup_op_def(case.op).inputs, case.inputs, strict=True):
-        flat.extend(as_array(item, argument.dtype if _is_python(item) else None) for item in (value if argument.is_list else [value]))
+        flat.extend(
+            as_array(item, argument.dtype if _is_python(item) else None)
+            for item in (value if argument.is_list else [value])
+        )
     return flat
 
 
@@ -159,7 +162,10 @@ def _run_fed(case: OpCase, arrays: Sequence[Array], config: Config, *, open_shap
             graph.create_op(
                 "Placeholder",
                 (),
-                {"dtype": as_dtype(array.dtype), "shape": Shape([None] * array.ndim) if open_shapes else Shape(array.shape)},
+                {
+                    "dtype": as_dtype(array.dtype),
+                    "shape": Shape([None] * array.ndim) if open_shapes else Shape(array.shape),
+                },
                 name=f"input_{index}",
             ).outputs[0]
             for index, array in enumerate(arrays)
@@ -211,7 +217,9 @@ def _check_raises(case: OpCase, arrays: Sequence[Array], config: Config) -> None
             run(case, arrays, config)
         except HeadraceError as error:
             if not re.search(str(case.raises), str(error)):
-                raise AssertionError(f"{case.id} ({way}): the error does not match {case.raises!r}:\n{error}") from error
+                raise AssertionError(
+                    f"{case.id} ({way}): the error does not match {case.raises!r}:\n{error}"
+                ) from error
         else:
             raise AssertionError(f"{case.id} ({way}): no error, expected one that matches {case.raises!r}")
 
@@ -234,7 +242,9 @@ def _check_aliases(case: OpCase, arrays: Sequence[Array]) -> None:
     for value in result if isinstance(result, (tuple, list)) else [result]:
         for index, array in enumerate(fresh):
             if isinstance(value, np.ndarray) and value.size and np.shares_memory(value, array):
-                raise AssertionError(f"{case.id}: the kernel returns memory of input {index} but does not declare aliases")
+                raise AssertionError(
+                    f"{case.id}: the kernel returns memory of input {index} but does not declare aliases"
+                )
 
 
 def _all_attrs(case: OpCase) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Numerical gradients: is what a gradient rule computes the derivative of what the kernel computes?
 
-Source: mission rule for this project: float64, central differences with step 1e-6 scaled by max(1, |x|), rtol 1e-5, atol 1e-7;
-every element is varied where an input has fewer than 64 of them, a random direction otherwise; then the same for the gradient.
+Source: mission rule for this project: float64, central differences with step 1e-6 scaled by max(1, |x|), rtol 1e-5,
+atol 1e-7; every element is varied where an input has fewer than 64 of them, a random direction otherwise; then the same
+for the gradient.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from headrace.grad.backprop import gradients
 from headrace.graph.apply import apply_op
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Tensor
-from headrace.grad.backprop import gradients
 from headrace.ops.indexed_slices import IndexedSlices
 from headrace.session import Session
 from headrace.types import Array, as_dtype
@@ -34,7 +35,8 @@ def check_gradient(build: Build, points: Sequence[Any], *, second_order: bool = 
     """Raise AssertionError unless the gradients of a function agree with central differences.
 
     Args:
-      build: adds the function to the current graph: float64 tensors in, tensors out (those of integer dtype are ignored).
+      build: adds the function to the current graph: float64 tensors in, tensors out (those of integer dtype are
+        ignored).
       points: the values of its inputs; they must lie at least 1e-3 away from any kink.
       second_order: check the gradient of the gradient too.
       seed: of the random weights that make one number of all outputs.
@@ -76,7 +78,7 @@ def _weighted_sum(
     tensors: Sequence[Tensor], rng: np.random.Generator, graph: Graph, inputs: Sequence[Tensor], values: Sequence[Array]
 ) -> Tensor:
     """One number from several tensors, each element with a random weight, so that no error cancels."""
-    shapes = Session(graph).run([tensor for tensor in tensors], feeds=dict(zip(inputs, values, strict=True)))
+    shapes = Session(graph).run(list(tensors), feeds=dict(zip(inputs, values, strict=True)))
     total: Tensor | None = None
     for tensor, value in zip(tensors, shapes, strict=True):
         weights = rng.uniform(0.5, 1.5, value.shape)
@@ -96,7 +98,9 @@ def _evaluator(
     def evaluate(point: Sequence[Array]) -> tuple[float, Sequence[Array]]:
         number, given = step(*point)
         known = iter(given)
-        filled = [np.zeros_like(value) if slope is None else next(known) for slope, value in zip(slopes, values, strict=True)]
+        filled = [
+            np.zeros_like(value) if slope is None else next(known) for slope, value in zip(slopes, values, strict=True)
+        ]
         return float(number), filled
 
     return evaluate
@@ -111,7 +115,9 @@ def _compare(evaluate: Evaluate, values: Sequence[Array], what: str, rng: np.ran
             numeric = _central_difference(evaluate, values, index, direction)
             given = float((slopes[index] * direction).sum())
             if not abs(given - numeric) <= ABSOLUTE + RELATIVE * max(abs(numeric), _scale(slopes[index])):
-                raise AssertionError(f"{what} by input {index} along {direction.tolist()}: {given}, numerically {numeric}")
+                raise AssertionError(
+                    f"{what} by input {index} along {direction.tolist()}: {given}, numerically {numeric}"
+                )
 
 
 def _scale(slope: Array) -> float:

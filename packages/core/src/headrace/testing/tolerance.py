@@ -27,7 +27,9 @@ def tolerance(dtype: DType) -> float:
 
 
 def assert_close(actual: Any, expected: Any, *, what: str, exact: bool = False) -> None:
-    """Raise AssertionError unless two arrays have the same dtype and shape and close values; NaN equals NaN, -0.0 equals 0.0.
+    """Raise AssertionError unless two arrays have the same dtype and shape and close values.
+
+    NaN equals NaN, and -0.0 equals 0.0.
 
     Args:
       actual: the computed array.
