@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import headrace as hr
-from headrace.graph.verifier import verify
+from headrace.graph.verifier import verify, verify_bounded
 
 
 def _graph() -> tuple[hr.Graph, hr.Tensor]:
@@ -35,3 +35,16 @@ def test_a_damaged_graph_is_named_with_its_stage_and_rule(damage, message: str) 
     damage(graph, y.op)
     with pytest.raises(hr.errors.GraphError, match=f"after test breaks a rule(.|\n)*{message}"):
         verify(graph, stage="test")
+
+
+def test_a_bounded_graph_has_its_own_rules() -> None:
+    graph = hr.Graph()
+    with graph.as_default():
+        hr.placeholder(hr.float32, [], name="x")
+    with pytest.raises(hr.errors.GraphError, match="every placeholder that is needed is fed"):
+        verify_bounded(graph, stage="test")
+    graph = hr.Graph()
+    for _ in range(2):
+        graph.create_op("_Arg", (), {"T": hr.float32, "index": 0})
+    with pytest.raises(hr.errors.GraphError, match="each _Arg has its own index"):
+        verify_bounded(graph, stage="test")

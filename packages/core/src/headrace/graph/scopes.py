@@ -149,5 +149,4 @@ def colocate_with(item: Operation | Tensor) -> Iterator[None]:
 
 def _operation(item: Operation | Tensor) -> Operation:
     """The operation itself, or the one that gives the tensor."""
-    operation: Operation = getattr(item, "op", item)
-    return operation
+    return item.op if hasattr(item, "op") else item

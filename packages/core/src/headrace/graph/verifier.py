@@ -6,7 +6,7 @@ from headrace.errors import GraphError
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation
 
-__all__ = ["verify"]
+__all__ = ["verify", "verify_bounded"]
 
 _BACK_EDGES = frozenset({"Merge"})
 """The only type that may read an operation created after it: the head of a loop."""
@@ -30,6 +30,26 @@ def verify(graph: Graph, *, stage: str) -> None:
         names.add(op.name)
         _verify_edges(graph, op, stage)
         _verify_types(op, stage)
+
+
+def verify_bounded(graph: Graph, *, stage: str) -> None:
+    """Check the graph of one step: what `verify` asks, and that its edges to the outside are arguments and results.
+
+    Args:
+      graph: the graph to check.
+      stage: what produced it, for the error.
+    Raises:
+      GraphError: a rule is broken; the text names the operation and the rule.
+    """
+    verify(graph, stage=stage)
+    numbers: dict[str, list[int]] = {"_Arg": [], "_Retval": []}
+    for op in graph.operations:
+        if op.type == "Placeholder":
+            raise _broken(op, stage, "every placeholder that is needed is fed", "a placeholder without a value")
+        if op.type in numbers:
+            if op.attrs["index"] in numbers[op.type]:
+                raise _broken(op, stage, f"each {op.type} has its own index", f"index {op.attrs['index']} twice")
+            numbers[op.type].append(op.attrs["index"])
 
 
 def _verify_edges(graph: Graph, op: Operation, stage: str) -> None:

@@ -40,7 +40,8 @@ class VariableBuffer:
 
     def read(self) -> Array:
         """The current value; the caller must not write to it."""
-        value = self._value
+        with self._lock:  # an update in place may be under way
+            value = self._value
         if value is None:
             raise self._uninitialized()
         return value

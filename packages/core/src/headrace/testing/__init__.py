@@ -1,6 +1,6 @@
 """What tests of Headrace and of its plug-ins share: cases, the conformance kit, gradient checks, tolerances."""
 
-from headrace.testing.conformance import check_backend, check_case, check_case_gradient
+from headrace.testing.conformance import check_backend, check_case, check_case_gradient, differentiated_inputs
 from headrace.testing.numerical_gradient import check_gradient
 from headrace.testing.op_case import OpCase, all_cases, cases_of
 from headrace.testing.tolerance import assert_close, tolerance
@@ -14,5 +14,6 @@ __all__ = [
     "check_case",
     "check_case_gradient",
     "check_gradient",
+    "differentiated_inputs",
     "tolerance",
 ]

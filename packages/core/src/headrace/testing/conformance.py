@@ -23,7 +23,7 @@ from headrace.testing.op_case import OpCase, all_cases
 from headrace.testing.tolerance import assert_close
 from headrace.types import Array, Shape, TensorSpec, as_dtype
 
-__all__ = ["check_backend", "check_case", "check_case_gradient"]
+__all__ = ["check_backend", "check_case", "check_case_gradient", "differentiated_inputs"]
 
 
 def check_backend(name: str, cases: Iterable[OpCase] | None = None) -> int:
@@ -74,22 +74,30 @@ def check_case(case: OpCase, *, backend: str = "numpy") -> None:
     _check_aliases(case, arrays)
 
 
-def check_case_gradient(case: OpCase) -> bool:
-    """Check the gradient rule of a case's operation numerically, first and second order.
+def differentiated_inputs(case: OpCase) -> tuple[int, ...]:
+    """Positions of the flat inputs by which `check_case_gradient` differentiates a case.
 
     Returns:
-      False if there is nothing to differentiate: the type has no derivative, or no input is floating.
-    Raises:
-      AssertionError: the rule disagrees with central differences.
+      None of them where the type has no derivative, the case raises, the case says so, or no input is floating.
     """
     rule = gradient_of_type(case.op)
     if case.raises is not None or rule is None or rule.function is None or lookup_op_def(case.op).stateful:
-        return False
+        return ()
     arrays = _flat_arrays(case)
     floating = [index for index, array in enumerate(arrays) if as_dtype(array.dtype).is_floating]
-    chosen = floating if case.differentiate is None else list(case.differentiate)
-    if not chosen or any(not arrays[index].size for index in chosen):
-        return False
+    chosen = floating if case.differentiate is None else case.differentiate
+    return tuple(chosen) if all(arrays[index].size for index in chosen) else ()
+
+
+def check_case_gradient(case: OpCase) -> None:
+    """Check the gradient rule of a case's operation numerically, first and second order.
+
+    Raises:
+      AssertionError: the rule disagrees with central differences.
+    """
+    arrays = _flat_arrays(case)
+    floating = [index for index, array in enumerate(arrays) if as_dtype(array.dtype).is_floating]
+    chosen = differentiated_inputs(case)
 
     def build(inputs: Sequence[Tensor]) -> Sequence[Tensor]:
         given = iter(inputs)
@@ -100,7 +108,6 @@ def check_case_gradient(case: OpCase) -> bool:
         return _outputs(apply_op(case.op, *_grouped(case, tensors), **_float64_attrs(case)))
 
     check_gradient(build, [arrays[index] for index in chosen])
-    return True
 
 
 def _float64_attrs(case: OpCase) -> dict[str, Any]:
