@@ -109,10 +109,22 @@ def test_fold_computes_constants_once_with_the_kernels_that_would_run() -> None:
 
 
 def test_fold_turns_static_shapes_into_constants() -> None:
-    before = _bounded(lambda x: [hr.shape(x) * 2, hr.size(x), hr.rank(x)], [4, 5])
+    before = _bounded(lambda x: [hr.shape(x) * 2, hr.size(x), hr.rank(x), hr.ones_like(x), -hr.zeros_like(x)], [4, 5])
     after = fold(before)
     assert _types(after) == []
     _same_numbers(before, after, np.zeros((4, 5), np.float32))
+
+
+def test_fold_does_not_unfold_a_constant_that_repeats_one_element() -> None:
+    """A few bytes of a graph file may declare 2**40 elements."""
+    graph = hr.Graph()
+    one = np.ones((), np.float32)
+    one.flags.writeable = False
+    huge = np.broadcast_to(one, (2**40,))
+    y = graph.create_op(
+        "Neg", [graph.create_op("Const", (), {"value": huge, "dtype": hr.float32}).outputs[0]], {"T": hr.float32}
+    )
+    assert _types(fold(prune(graph, [y.outputs[0]], (), []))) == ["Neg"]
 
 
 def test_fold_leaves_what_is_large_stateful_controlled_or_wrong() -> None:

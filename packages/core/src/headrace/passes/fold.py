@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +15,7 @@ from headrace.graph.shape_value import constant_value
 from headrace.kernels.context import NO_RESOURCES, context_of, group_inputs
 from headrace.kernels.registry import find_kernel, kernels_of
 from headrace.passes.rewrite import drop_dead, rewrite
-from headrace.types import Array
+from headrace.types import Array, Shape
 
 __all__ = ["fold"]
 
@@ -53,14 +55,14 @@ def _fold_op(op: Operation, inputs: Sequence[Tensor], graph: Graph) -> Sequence[
 
 def _values(op: Operation, inputs: Sequence[Tensor]) -> list[Array] | None:
     """The values of the outputs if they are constant and not too large to keep."""
-    if op.type in ("Shape", "Size", "Rank"):
-        known = _static_shape_value(op, inputs[0])
-        return None if known is None else [known]
+    if op.type in _SHAPE_ONLY and op.outputs[0].dtype.size:
+        known = _SHAPE_ONLY[op.type](inputs[0].shape)
+        return None if known is None else [np.asarray(known, op.outputs[0].dtype.array_type)]
     if not all(tensor.op.type == "Const" for tensor in inputs) or not kernels_of(op.type):
         return None
     constants = [value for value in map(constant_value, inputs) if value is not None]
     sizes = [output.shape.num_elements for output in op.outputs]
-    budget = MAX_GROWTH_BYTES + sum(value.nbytes for value in constants)
+    budget = MAX_GROWTH_BYTES + sum(_stored_bytes(value) for value in constants)
     if any(
         size is not None and size * max(output.dtype.size, 1) > budget
         for size, output in zip(sizes, op.outputs, strict=True)
@@ -68,18 +70,34 @@ def _values(op: Operation, inputs: Sequence[Tensor]) -> list[Array] | None:
         return None
     try:
         results = _compute(op, constants)
-    except (HeadraceError, ArithmeticError, ValueError, TypeError, IndexError):
+    except (HeadraceError, ArithmeticError, MemoryError, ValueError, TypeError, IndexError):
         return None
     return results if sum(value.nbytes for value in results) <= budget else None
 
 
-def _static_shape_value(op: Operation, tensor: Tensor) -> Array | None:
-    if op.type == "Rank":
-        return None if tensor.shape.rank is None else np.array(tensor.shape.rank, op.outputs[0].dtype.array_type)
-    if not tensor.shape.is_fully_defined:
-        return None
-    sizes = tensor.shape.as_tuple()
-    return np.array(sizes if op.type == "Shape" else tensor.shape.num_elements, op.outputs[0].dtype.array_type)
+def _stored_bytes(value: Array) -> int:
+    """Bytes that a constant really takes: an imported one may repeat a single element by stride."""
+    steps = zip(value.shape, value.strides, strict=True)
+    return value.itemsize * math.prod(size for size, stride in steps if stride or not size)
+
+
+def _sizes(shape: Shape) -> tuple[int, ...] | None:
+    return shape.as_tuple() if shape.is_fully_defined else None
+
+
+def _filled(shape: Shape, number: int) -> Array | None:
+    small = shape.num_elements is not None and shape.num_elements * 16 <= MAX_GROWTH_BYTES
+    return np.full(shape.as_tuple(), number) if small else None
+
+
+_SHAPE_ONLY: dict[str, Callable[[Shape], Any]] = {
+    "Shape": _sizes,
+    "Size": lambda shape: shape.num_elements,
+    "Rank": lambda shape: shape.rank,
+    "OnesLike": lambda shape: _filled(shape, 1),
+    "ZerosLike": lambda shape: _filled(shape, 0),
+}
+"""Types whose value follows from the static shape of their input alone."""
 
 
 def _compute(op: Operation, constants: Sequence[Array]) -> list[Array]:
