@@ -3,15 +3,21 @@
 from headrace import data, errors, interfaces, layers
 from headrace.config import Config, config
 from headrace.function import Function, function
-from headrace.grad import array as _array_gradients  # noqa: F401  # registers the rules of the family, as all below
+from headrace.grad import activations as _activations_gradients  # noqa: F401  # registers rules, as all below
+from headrace.grad import array as _array_gradients  # noqa: F401
 from headrace.grad import comparison as _comparison_gradients  # noqa: F401
 from headrace.grad import control as _control_gradients  # noqa: F401
 from headrace.grad import conversion as _conversion_gradients  # noqa: F401
+from headrace.grad import convolution as _convolution_gradients  # noqa: F401
 from headrace.grad import elementary as _elementary_gradients  # noqa: F401
 from headrace.grad import joining as _joining_gradients  # noqa: F401
 from headrace.grad import linalg as _linalg_gradients  # noqa: F401
+from headrace.grad import losses as _losses_gradients  # noqa: F401
 from headrace.grad import math as _math_gradients  # noqa: F401
+from headrace.grad import nn as _nn_gradients  # noqa: F401
+from headrace.grad import normalization as _normalization_gradients  # noqa: F401
 from headrace.grad import padding as _padding_gradients  # noqa: F401
+from headrace.grad import pooling as _pooling_gradients  # noqa: F401
 from headrace.grad import random as _random_gradients  # noqa: F401
 from headrace.grad import reduction as _reduction_gradients  # noqa: F401
 from headrace.grad import reshaping as _reshaping_gradients  # noqa: F401
@@ -28,15 +34,21 @@ from headrace.graph.op_def import InferenceContext, register_op
 from headrace.graph.operation import Operation, Tensor
 from headrace.graph.printer import format_graph
 from headrace.graph.scopes import colocate_with, control_dependencies, device, name_scope
+from headrace.kernels import activations as _activations_kernels  # noqa: F401
 from headrace.kernels import array as _array_kernels  # noqa: F401
 from headrace.kernels import comparison as _comparison_kernels  # noqa: F401
 from headrace.kernels import control as _control_kernels  # noqa: F401
 from headrace.kernels import conversion as _conversion_kernels  # noqa: F401
+from headrace.kernels import convolution as _convolution_kernels  # noqa: F401
 from headrace.kernels import elementary as _elementary_kernels  # noqa: F401
 from headrace.kernels import joining as _joining_kernels  # noqa: F401
 from headrace.kernels import linalg as _linalg_kernels  # noqa: F401
+from headrace.kernels import losses as _losses_kernels  # noqa: F401
 from headrace.kernels import math as _math_kernels  # noqa: F401
+from headrace.kernels import nn as _nn_kernels  # noqa: F401
+from headrace.kernels import normalization as _normalization_kernels  # noqa: F401
 from headrace.kernels import padding as _padding_kernels  # noqa: F401
+from headrace.kernels import pooling as _pooling_kernels  # noqa: F401
 from headrace.kernels import random as _random_kernels  # noqa: F401
 from headrace.kernels import reduction as _reduction_kernels  # noqa: F401
 from headrace.kernels import reshaping as _reshaping_kernels  # noqa: F401
@@ -44,7 +56,7 @@ from headrace.kernels import slicing as _slicing_kernels  # noqa: F401
 from headrace.kernels import state as _state_kernels  # noqa: F401
 from headrace.kernels import stateless_random as _stateless_random_kernels  # noqa: F401
 from headrace.kernels.registry import register_kernel
-from headrace.ops import linalg, random
+from headrace.ops import linalg, nn, random
 from headrace.ops import state as _state_ops  # noqa: F401
 from headrace.ops.array import (
     arange,

@@ -1,0 +1,94 @@
+"""NumPy kernels of softmax and the losses. Rows are shifted by their maximum, so that no exponential overflows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from headrace.errors import InvalidArgumentError, ShapeError
+from headrace.interfaces import OpContext
+from headrace.kernels.accumulation import stored, widened
+from headrace.kernels.registry import register_kernel
+from headrace.types import Array
+
+__all__: list[str] = []
+
+Pair = tuple[Array, Array]
+
+
+def _shifted(x: Array) -> Array:
+    """x - max(x) along the last axis: -inf stays -inf, a row of -inf becomes NaN."""
+    return x - x.max(axis=-1, keepdims=True, initial=-np.inf)
+
+
+@register_kernel("Softmax", takes_out=True, in_place=True)
+def _softmax(op: OpContext, logits: Array, out: Array | None = None) -> Array:
+    exponentials = np.exp(_shifted(widened(logits)))
+    exponentials /= exponentials.sum(axis=-1, keepdims=True)
+    return stored(exponentials, logits.dtype, out)
+
+
+@register_kernel("LogSoftmax", takes_out=True, in_place=True)
+def _log_softmax(op: OpContext, logits: Array, out: Array | None = None) -> Array:
+    shifted = _shifted(widened(logits))
+    return stored(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)), logits.dtype, out)
+
+
+@register_kernel("SparseSoftmaxCrossEntropyWithLogits", takes_out=True)
+def _sparse_cross_entropy(op: OpContext, logits: Array, labels: Array, out: Pair | None = None) -> Pair:
+    rows, classes = logits.shape
+    if labels.shape != (rows,):
+        raise ShapeError("the labels do not fit the logits", expected=str([rows]), got=str(list(labels.shape)))
+    if not classes:
+        raise InvalidArgumentError(
+            "there is no class", expected="at least one class", got=f"logits {list(logits.shape)}"
+        )
+    if rows and not (0 <= int(labels.min()) and int(labels.max()) < classes):
+        wrong = labels[(labels < 0) | (labels >= classes)]
+        raise InvalidArgumentError("a label is not a class", expected=f"0 <= label < {classes}", got=f"{int(wrong[0])}")
+    shifted = _shifted(widened(logits))
+    exponentials = np.exp(shifted)
+    sums = exponentials.sum(axis=-1)
+    chosen = (np.arange(rows), labels)
+    loss = np.log(sums) - shifted[chosen]
+    exponentials /= sums[:, None]
+    exponentials[chosen] -= 1
+    return _pair(loss, exponentials, logits.dtype, out)
+
+
+@register_kernel("SoftmaxCrossEntropyWithLogits", takes_out=True)
+def _cross_entropy(op: OpContext, logits: Array, labels: Array, out: Pair | None = None) -> Pair:
+    try:
+        x, z = np.broadcast_arrays(widened(logits), widened(labels))
+    except ValueError:
+        raise ShapeError(
+            "the labels do not fit the logits", expected=str(list(logits.shape)), got=str(list(labels.shape))
+        ) from None
+    shifted = _shifted(np.ascontiguousarray(x))
+    exponentials = np.exp(shifted)
+    sums = exponentials.sum(axis=-1, keepdims=True)
+    loss = (z * (np.log(sums) - shifted)).sum(axis=-1)
+    return _pair(loss, exponentials / sums - z, logits.dtype, out)
+
+
+def _pair(loss: Array, backprop: Array, dtype: np.dtype[np.generic], out: Pair | None) -> Pair:
+    first, second = (None, None) if out is None else out
+    return stored(loss, dtype, first), stored(backprop, dtype, second)
+
+
+@register_kernel("L2Loss")
+def _l2_loss(op: OpContext, t: Array) -> Array:
+    flat = widened(t).reshape(-1)
+    return np.asarray(np.dot(flat, flat) / 2).astype(t.dtype)
+
+
+@register_kernel("InTopKV2")
+def _in_top_k(op: OpContext, predictions: Array, targets: Array, k: Array) -> Array:
+    rows, classes = predictions.shape
+    if targets.shape != (rows,):
+        raise ShapeError("the targets do not fit the predictions", expected=str([rows]), got=str(list(targets.shape)))
+    known = (targets >= 0) & (targets < classes)
+    if not classes:
+        return known
+    own = np.take_along_axis(predictions, np.where(known, targets, 0)[:, None], axis=1)
+    finite = np.isfinite(predictions).all(axis=1)
+    return np.asarray(known & finite & ((predictions > own).sum(axis=1) < k))

@@ -1,0 +1,171 @@
+"""NumPy kernels of normalisation. Images become a matrix with one column per channel; statistics of float32 are summed in
+float64."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from headrace.errors import ShapeError
+from headrace.interfaces import OpContext
+from headrace.kernels.accumulation import column_sums, stored, widened
+from headrace.kernels.registry import register_kernel
+from headrace.ops.normalization import channel_axis
+from headrace.types import Array
+
+__all__: list[str] = []
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """How images `shape` become a matrix `[pixels, channels]` and back."""
+
+    shape: tuple[int, ...]
+    axis: int
+
+    @classmethod
+    def of(cls, op: OpContext, images: Array) -> _Layout:
+        data_format = op.attr("data_format")
+        if images.ndim != len(data_format):
+            raise ShapeError(
+                "the rank is wrong", expected=f"rank {len(data_format)} for {data_format}", got=str(list(images.shape))
+            )
+        return cls(images.shape, channel_axis(data_format, images.ndim))
+
+    @property
+    def channels(self) -> int:
+        return self.shape[self.axis]
+
+    def rows(self, images: Array) -> Array:
+        if images.shape != self.shape:
+            raise ShapeError("the gradient does not fit x", expected=str(list(self.shape)), got=str(list(images.shape)))
+        return widened(np.moveaxis(images, self.axis, -1)).reshape(-1, self.channels)
+
+    def images(self, rows: Array) -> Array:
+        last = (*self.shape[: self.axis], *self.shape[self.axis + 1 :], self.channels)
+        return np.moveaxis(rows.reshape(last), -1, self.axis)
+
+    def vector(self, name: str, values: Array) -> Array:
+        if values.shape != (self.channels,):
+            raise ShapeError(
+                f"{name} does not fit the channels", expected=str([self.channels]), got=str(list(values.shape))
+            )
+        return widened(values)
+
+
+@register_kernel("FusedBatchNormV3")
+def _fused_batch_norm(
+    op: OpContext, x: Array, scale: Array, offset: Array, mean: Array, variance: Array
+) -> tuple[Array, ...]:
+    layout = _Layout.of(op, x)
+    rows = layout.rows(x)
+    factor, training = op.attr("exponential_avg_factor"), op.attr("is_training")
+    gamma, beta = layout.vector("scale", scale), layout.vector("offset", offset)
+    running = None
+    if not training or factor != 1.0:
+        running = layout.vector("mean", mean), layout.vector("variance", variance)
+    if not rows.size:
+        return _without_pixels(x, scale.dtype, layout.channels)
+    if training or running is None:
+        used = _moments(rows, gamma.dtype)
+        new = _moved(running, used, factor, len(rows))
+    else:
+        used = new = running
+    centred = rows - used[0].astype(rows.dtype)
+    centred *= (gamma / np.sqrt(used[1] + op.attr("epsilon"))).astype(rows.dtype)
+    centred += beta.astype(rows.dtype)
+    y = np.ascontiguousarray(layout.images(centred)).astype(x.dtype, copy=False)
+    statistics = (np.array(item, scale.dtype) for item in (*new, *used))
+    return (y, *statistics, np.zeros(0, scale.dtype))
+
+
+def _without_pixels(x: Array, dtype: np.dtype[np.generic], channels: int) -> tuple[Array, ...]:
+    """The statistics of no pixel are not numbers, as in TensorFlow."""
+    undefined = np.full(channels, np.nan).astype(dtype)
+    zeros = np.zeros(channels, dtype)
+    return x.copy(), undefined, undefined.copy(), zeros, zeros.copy(), np.zeros(0, dtype)
+
+
+def _moments(rows: Array, dtype: np.dtype[np.generic]) -> tuple[Array, Array]:
+    """Mean and variance of each column; the variance from the deviations, so that a large mean costs no digits."""
+    mean = column_sums(rows) / len(rows)
+    variance = column_sums(np.square(rows - mean)) / len(rows)
+    return mean.astype(dtype), variance.astype(dtype)
+
+
+def _moved(
+    running: tuple[Array, Array] | None, batch: tuple[Array, Array], factor: float, count: int
+) -> tuple[Array, Array]:
+    mean, variance = batch
+    variance = variance * variance.dtype.type(count / max(count - 1, 1))
+    if running is None:
+        return mean, variance
+    keep, take = mean.dtype.type(1 - factor), mean.dtype.type(factor)
+    return keep * running[0] + take * mean, keep * running[1] + take * variance
+
+
+@register_kernel("FusedBatchNormGradV3")
+def _fused_batch_norm_grad(
+    op: OpContext, gradient: Array, x: Array, scale: Array, mean: Array, variance: Array, unused: Array
+) -> tuple[Array, ...]:
+    layout = _Layout.of(op, x)
+    rows, g = layout.rows(x), layout.rows(gradient)
+    gamma = layout.vector("scale", scale)
+    centre, spread = layout.vector("reserve_space_1", mean), layout.vector("reserve_space_2", variance)
+    inverse = 1 / np.sqrt(spread + op.attr("epsilon"))
+    normal = (rows - centre.astype(rows.dtype)) * inverse.astype(rows.dtype)
+    offset_gradient = column_sums(g)
+    scale_gradient = column_sums(g * normal)
+    slope = (gamma * inverse).astype(rows.dtype)
+    if op.attr("is_training") and len(rows):
+        count = len(rows)
+        normal *= (scale_gradient / count).astype(rows.dtype)
+        normal += (offset_gradient / count).astype(rows.dtype)
+        dx = (g - normal) * slope
+    else:
+        dx = g * slope
+    return (
+        np.ascontiguousarray(layout.images(dx)).astype(x.dtype, copy=False),
+        scale_gradient.astype(scale.dtype),
+        offset_gradient.astype(scale.dtype),
+        np.zeros((), scale.dtype),
+        np.zeros((), scale.dtype),
+    )
+
+
+def _neighbour_sums(values: Array, radius: int) -> Array:
+    """The sum over the channels at most `radius` away from each; channels are last."""
+    channels = values.shape[-1]
+    sums = values.copy()
+    for distance in range(1, min(radius, channels - 1) + 1):
+        sums[..., distance:] += values[..., :-distance]
+        sums[..., :-distance] += values[..., distance:]
+    return sums
+
+
+def _norm(op: OpContext, x: Array) -> Array:
+    squares = _neighbour_sums(np.square(x), op.attr("depth_radius"))
+    return squares * x.dtype.type(op.attr("alpha")) + x.dtype.type(op.attr("bias"))
+
+
+@register_kernel("LRN", takes_out=True)
+def _lrn(op: OpContext, images: Array, out: Array | None = None) -> Array:
+    x = widened(images)
+    return stored(x * _norm(op, x) ** x.dtype.type(-op.attr("beta")), images.dtype, out)
+
+
+@register_kernel("LRNGrad", takes_out=True)
+def _lrn_grad(op: OpContext, gradient: Array, images: Array, outputs: Array, out: Array | None = None) -> Array:
+    """dx = g N**-beta - 2 alpha beta x sum(g y / N) over the neighbours, N the base of the power."""
+    g, x, y = widened(gradient), widened(images), widened(outputs)
+    if not g.shape == x.shape == y.shape:
+        raise ShapeError(
+            "the three tensors have different shapes",
+            expected=str(list(x.shape)),
+            got=f"{list(g.shape)} and {list(y.shape)}",
+        )
+    norm = _norm(op, x)
+    shared = _neighbour_sums(g * y / norm, op.attr("depth_radius"))
+    own = g * norm ** x.dtype.type(-op.attr("beta"))
+    return stored(own - x.dtype.type(2 * op.attr("alpha") * op.attr("beta")) * x * shared, images.dtype, out)

@@ -1,0 +1,145 @@
+"""NumPy kernels of pooling: one pass over the images per tap of the window, none per pixel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from headrace.interfaces import OpContext
+from headrace.kernels.accumulation import stored, widened
+from headrace.kernels.registry import register_kernel
+from headrace.ops.pooling import check_pooled, pooled_shape
+from headrace.ops.window import Plane, Window, static_sizes
+from headrace.types import Array, Shape
+
+__all__: list[str] = []
+
+
+def _window(op: OpContext, images: Sequence[int], pads: Sequence[int] = ()) -> tuple[Window, Plane]:
+    window, taps = Window.of_pooling(op, pads)
+    _, rows, columns, _ = (images[axis] for axis in window.to_channels_last)
+    return window, window.plane(rows, columns, taps)
+
+
+def _last(window: Window, images: Array) -> Array:
+    """An image tensor with its channels last, as a view: no kernel here needs them to be neighbours in memory."""
+    return images.transpose(window.to_channels_last)
+
+
+def _parts(plane: Plane) -> Iterator[tuple[tuple[slice, ...], tuple[slice, ...]]]:
+    """For each tap of the window, in order, the outputs and the inputs that meet under it."""
+    everything = slice(None)
+    for _, outputs_i, inputs_i in plane[0].slices():
+        for _, outputs_j, inputs_j in plane[1].slices():
+            yield (everything, outputs_i, outputs_j), (everything, inputs_i, inputs_j)
+
+
+@register_kernel("MaxPool", takes_out=True)
+def _max_pool(op: OpContext, images: Array, out: Array | None = None) -> Array:
+    pads = op.attr("explicit_paddings")
+    shape = pooled_shape(op, Shape(images.shape), pads).as_tuple()
+    window, plane = _window(op, images.shape, pads)
+    result = np.empty(shape, images.dtype) if out is None else out
+    x, y = _last(window, images), _last(window, result)
+    y[...] = _lowest(images.dtype)
+    for outputs, inputs in _parts(plane):
+        np.maximum(y[outputs], x[inputs], out=y[outputs])
+    return result
+
+
+def _lowest(dtype: np.dtype[np.generic]) -> float | int:
+    return int(np.iinfo(dtype).min) if dtype.kind in "iu" else -np.inf
+
+
+def _first_hits(plane: Plane, x: Array, y: Array) -> Iterator[tuple[tuple[slice, ...], tuple[slice, ...], Array]]:
+    """For each tap its outputs, its inputs, and where it holds the window's first largest value.
+
+    A NaN makes the window's value NaN, so it is what the window gives.
+    """
+    free = np.ones(y.shape, np.bool_)
+    has_nan = y.dtype.kind not in "iu" and bool(np.isnan(y).any())
+    for outputs, inputs in _parts(plane):
+        values = x[inputs]
+        hit = values == y[outputs]
+        if has_nan:
+            hit |= np.isnan(values)
+        hit &= free[outputs]
+        free[outputs] ^= hit
+        yield outputs, inputs, hit
+
+
+def _bits(values: Array) -> Array:
+    """The same memory seen as integers: multiplied by a mask, they keep infinities and NaN out of what the mask hides."""
+    return values.view(np.dtype(f"u{values.dtype.itemsize}"))
+
+
+@register_kernel("MaxPoolGrad", takes_out=True)
+def _max_pool_grad(op: OpContext, images: Array, pooled: Array, gradient: Array, out: Array | None = None) -> Array:
+    pads = op.attr("explicit_paddings")
+    wanted = pooled_shape(op, Shape(images.shape), pads)
+    check_pooled(wanted, Shape(pooled.shape), "orig_output")
+    check_pooled(wanted, Shape(gradient.shape), "grad")
+    window, plane = _window(op, images.shape, pads)
+    g = widened(_last(window, gradient))
+    apart = all(axis.stride >= axis.taps for axis in plane)
+    direct = apart and g.dtype == images.dtype and out is not None
+    result = out if direct and out is not None else np.empty(images.shape, g.dtype)
+    result[...] = 0
+    dx = _last(window, result)
+    for outputs, inputs, hit in _first_hits(plane, _last(window, images), _last(window, pooled)):
+        if apart:
+            np.multiply(_bits(g)[outputs], hit, out=_bits(dx)[inputs])
+        else:
+            dx[inputs] += (_bits(g)[outputs] * hit).view(g.dtype)
+    return result if direct else stored(result, images.dtype, out)
+
+
+@register_kernel("MaxPoolGradGrad", takes_out=True)
+def _max_pool_grad_grad(
+    op: OpContext, images: Array, pooled: Array, gradient: Array, out: Array | None = None
+) -> Array:
+    check_pooled(pooled_shape(op, Shape(images.shape)), Shape(pooled.shape), "orig_output")
+    check_pooled(Shape(images.shape), Shape(gradient.shape), "grad")
+    window, plane = _window(op, images.shape)
+    result = np.zeros(pooled.shape, images.dtype)
+    g, y = _bits(_last(window, np.ascontiguousarray(gradient))), _bits(_last(window, result))
+    for outputs, inputs, hit in _first_hits(plane, _last(window, images), _last(window, pooled)):
+        y[outputs] |= g[inputs] * hit
+    return stored(result, images.dtype, out)
+
+
+def _counts(plane: Plane, dtype: np.dtype[np.generic]) -> Array:
+    """How many inputs each window covers: `[rows', columns', 1]`."""
+    rows, columns = (np.zeros(axis.outputs) for axis in plane)
+    for axis, counts in zip(plane, (rows, columns), strict=True):
+        for _, outputs, _ in axis.slices():
+            counts[outputs] += 1
+    return np.multiply.outer(rows, columns)[..., None].astype(dtype)
+
+
+@register_kernel("AvgPool", takes_out=True)
+def _avg_pool(op: OpContext, images: Array, out: Array | None = None) -> Array:
+    shape = pooled_shape(op, Shape(images.shape)).as_tuple()
+    window, plane = _window(op, images.shape)
+    x = widened(images)
+    result = np.zeros(shape, x.dtype)
+    x, y = _last(window, x), _last(window, result)
+    for outputs, inputs in _parts(plane):
+        y[outputs] += x[inputs]
+    y /= _counts(plane, y.dtype)
+    return stored(result, images.dtype, out)
+
+
+@register_kernel("AvgPoolGrad", takes_out=True)
+def _avg_pool_grad(op: OpContext, sizes: Array, gradient: Array, out: Array | None = None) -> Array:
+    shape = static_sizes(sizes, "orig_input_shape")
+    check_pooled(pooled_shape(op, Shape(shape)), Shape(gradient.shape), "grad")
+    window, plane = _window(op, shape)
+    g = widened(gradient)
+    result = np.zeros(shape, g.dtype)
+    share = _last(window, g) / _counts(plane, g.dtype)
+    dx = _last(window, result)
+    for outputs, inputs in _parts(plane):
+        dx[inputs] += share[outputs]
+    return stored(result, gradient.dtype, out)
