@@ -92,15 +92,17 @@ def _lin_space(op: OpContext, start: Array, stop: Array, num: Array) -> Array:
     return np.linspace(first, last, count).astype(op.attr("T").array_type)
 
 
-@register_kernel("OneHot")
-def _one_hot(op: OpContext, indices: Array, depth: Array, on_value: Array, off_value: Array) -> Array:
+@register_kernel("OneHot", takes_out=True)
+def _one_hot(
+    op: OpContext, indices: Array, depth: Array, on_value: Array, off_value: Array, out: Array | None = None
+) -> Array:
     indices = np.asarray(indices)
     count = one_hot_depth(depth)
     axis = one_hot_axis(op.attr("axis"), indices.ndim)
     shape = checked_sizes((*indices.shape[:axis], count, *indices.shape[axis:]))
-    result = np.empty(shape, np.asarray(on_value).dtype)
-    result[...] = off_value
-    along = np.moveaxis(result, axis, -1)
-    valid = (indices >= 0) & (indices < count)
-    along[(*np.nonzero(valid), indices[valid])] = on_value
-    return result
+    classes = np.arange(count).reshape((count,) + (1,) * (indices.ndim - axis))
+    if out is None:
+        out = np.empty(shape, np.asarray(on_value).dtype)
+    out[...] = off_value
+    np.copyto(out, on_value, where=np.expand_dims(indices, axis) == classes)
+    return out

@@ -11,7 +11,7 @@ from headrace.graph import attr
 from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
 from headrace.graph.op_def import InferenceContext, register_op
 from headrace.graph.operation import Tensor
-from headrace.ops.shapes import checked_sizes, normalize_axes, normalize_axis, reshaped, shape_tensor, static_axis
+from headrace.ops.shapes import check_per_axis, checked_sizes, normalize_axes, normalize_axis, reshaped, shape_tensor, static_axis
 from headrace.types import Array, Shape, broadcast_shapes
 
 __all__ = ["broadcast_to", "expand_dims", "permute_dims", "reshape", "squeeze", "tile", "transpose"]
@@ -91,11 +91,9 @@ def _transpose_shape(op: InferenceContext) -> list[Shape]:
     """The input with its axes in the order `perm`: axis i of the output is axis perm[i] of the input."""
     dims = op.inputs[0].shape.dims
     permutation = op.constant(1)
+    rank = check_per_axis(op.inputs[1].shape, op.inputs[0].shape.rank, "perm")
     if dims is None or permutation is None:
-        length = op.inputs[1].shape[0] if op.inputs[1].shape.rank == 1 else None
-        if dims is not None:
-            length = Shape([length]).merge(Shape([len(dims)]))[0]
-        return [Shape() if length is None else Shape([None] * length)]
+        return [Shape() if rank is None else Shape([None] * rank)]
     return [Shape(dims[axis] for axis in permuted_axes(permutation, len(dims)))]
 
 
@@ -106,8 +104,7 @@ def permuted_axes(permutation: Array, rank: int) -> tuple[int, ...]:
       ShapeError: it does not name every axis once.
     """
     given = np.asarray(permutation)
-    if given.shape != (rank,):
-        raise ShapeError("perm must name every axis once", expected=f"{rank} axes", got=str(given.tolist()))
+    check_per_axis(Shape(given.shape), rank, "perm")
     return normalize_axes([int(axis) for axis in given], rank, what="perm")
 
 
@@ -188,9 +185,8 @@ def _tile_shape(op: InferenceContext) -> list[Shape]:
     """The input repeated multiples[i] times along axis i."""
     dims = op.inputs[0].shape.dims
     multiples = op.constant(1)
+    rank = check_per_axis(op.inputs[1].shape, op.inputs[0].shape.rank, "multiples")
     if dims is None or multiples is None:
-        known = op.constant_shape(1)
-        rank = known.rank if dims is None else len(dims)
         return [Shape() if rank is None else Shape([None] * rank)]
     counts = checked_multiples(multiples, len(dims))
     return [
@@ -208,10 +204,7 @@ def checked_multiples(multiples: Array, rank: int) -> tuple[int, ...]:
       ShapeError: there are more or fewer of them than axes, or one is negative.
     """
     given = np.asarray(multiples)
-    if given.shape != (rank,):
-        raise ShapeError(
-            "multiples must have one number for each axis", expected=f"{rank} numbers", got=str(given.tolist())
-        )
+    check_per_axis(Shape(given.shape), rank, "multiples")
     return checked_sizes(given)
 
 

@@ -17,6 +17,7 @@ from headrace.graph.operation import Tensor
 from headrace.types import Array, Shape, int32
 
 __all__ = [
+    "check_per_axis",
     "checked_sizes",
     "normalize_axes",
     "normalize_axis",
@@ -27,6 +28,18 @@ __all__ = [
 ]
 
 _MAX_ELEMENTS = 2**63 - 1
+
+
+def check_per_axis(given: Shape, rank: int | None, what: str) -> int | None:
+    """The length of a vector that must have one number for each axis, or None where neither it nor the rank is known.
+
+    Raises:
+      ShapeError: it is not a vector, or has another length.
+    """
+    if not given.is_compatible_with(Shape([rank])):
+        axes = "each axis" if rank is None else f"each of {rank} axes"
+        raise ShapeError(f"{what} must have one number for each axis", expected=f"one number for {axes}", got=str(given))
+    return rank if given.dims is None else given.merge(Shape([rank]))[0]
 
 
 def scalar_of(value: Array, what: str) -> int:

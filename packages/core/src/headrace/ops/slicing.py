@@ -16,6 +16,7 @@ from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
 from headrace.graph.op_def import InferenceContext, register_op
 from headrace.graph.operation import Tensor
 from headrace.graph.operators import overload_operator
+from headrace.ops.shapes import check_per_axis
 from headrace.types import Array, Shape
 
 __all__ = ["getitem"]
@@ -30,9 +31,9 @@ __all__ = ["getitem"]
 def _slice_shape(op: InferenceContext) -> list[Shape]:
     """size[i] elements from begin[i] on along each axis i; a size of -1 means all that follow."""
     begin, size = op.constant(1), op.constant(2)
-    known = op.inputs[0].shape.rank
-    lengths = [spec.shape[0] for spec in op.inputs[1:] if spec.shape.rank == 1]
-    rank = next((length for length in (known, *lengths) if length is not None), None)
+    rank = op.inputs[0].shape.rank
+    for spec, what in zip(op.inputs[1:], ("begin", "size"), strict=True):
+        rank = check_per_axis(spec.shape, rank, what)
     if rank is None:
         return [Shape()]
     dims = op.inputs[0].shape.with_rank(rank)
@@ -52,10 +53,7 @@ def _slice_shape(op: InferenceContext) -> list[Shape]:
 def slice_vector(values: Array, rank: int, what: str) -> list[int]:
     """`begin` or `size` of a `Slice` as integers, one for each axis."""
     given = np.asarray(values)
-    if given.shape != (rank,):
-        raise ShapeError(
-            f"{what} must have one number for each axis", expected=f"{rank} numbers", got=str(given.tolist())
-        )
+    check_per_axis(Shape(given.shape), rank, what)
     return [int(value) for value in given]
 
 
