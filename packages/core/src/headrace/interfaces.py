@@ -1,4 +1,4 @@
-"""The plug-in interfaces: what a backend, an observer or a session target must do to take part.
+"""The plug-in interfaces: what a backend and the state behind a session must do to take part.
 
 Every method says when it is called and what it may raise. `INTERFACE_VERSION` changes when one of them does; a plug-in
 names the version it was written for and loading checks it.
@@ -6,20 +6,21 @@ names the version it was written for and loading checks it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from headrace.types import Array, DType, Shape, TensorSpec
 
 if TYPE_CHECKING:
     from headrace.graph.graph import Graph
+    from headrace.graph.operation import Operation
 
 __all__ = [
     "INTERFACE_VERSION",
     "Backend",
     "Compiled",
-    "Observer",
     "OpContext",
+    "OpHook",
     "Resources",
     "VariableStorage",
 ]
@@ -106,11 +107,28 @@ class OpContext(Protocol):
         """The value of an attribute."""
 
 
+OpHook = Callable[[int], None]
+"""Called with the number of the operation that is about to start; whatever it raises ends the step."""
+
+
 class Compiled(Protocol):
     """A compiled segment. May be called by several threads at once."""
 
+    @property
+    def operations(self) -> Sequence[Operation]:
+        """The operations it runs, in order; a hook gets positions in this list."""
+
     def __call__(self, arguments: Sequence[Any], /) -> Sequence[Any]:
-        """Compute the results from the arguments; arrays that it returns alias neither each other nor anything else."""
+        """Compute the results from the arguments.
+
+        The arrays that it returns alias neither each other nor anything else. An error of an operation names it.
+        """
+
+    def run_with_hook(self, arguments: Sequence[Any], hook: OpHook, /) -> Sequence[Any]:
+        """The same, calling `hook` before each operation, or before each group that cannot be divided.
+
+        It serves traces, deadlines and cancellation; steps without these never pay for it.
+        """
 
 
 @runtime_checkable
@@ -133,16 +151,3 @@ class Backend(Protocol):
 
         Called once per plan, before its first step. Raises NotFoundError if an operation has no kernel.
         """
-
-
-class Observer(Protocol):
-    """Is told what a session does. A failing observer is detached and logged; it never ends a step."""
-
-    def step_started(self, step: int) -> None:
-        """Called before the first operation of a traced step."""
-
-    def op_finished(self, step: int, name: str, type: str, start_ns: int, end_ns: int) -> None:
-        """Called after each operation of a traced step, with times of `time.perf_counter_ns`."""
-
-    def step_finished(self, step: int, annotations: Mapping[str, Any]) -> None:
-        """Called after the last operation, also when the step failed."""

@@ -18,15 +18,12 @@ import numpy as np
 from headrace.errors import FeedError, HeadraceError
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
-from headrace.interfaces import INTERFACE_VERSION, Resources
+from headrace.interfaces import INTERFACE_VERSION, OpHook, Resources
 from headrace.kernels.context import context_of, group_inputs
 from headrace.kernels.registry import Kernel, find_kernel
 from headrace.plan.memory import ALIGNMENT, Allocation, Step, last_uses, plan_memory
 
 __all__ = ["NumpyBackend", "NumpyPlan"]
-
-OpHook = Callable[[int], None]
-"""Called before operation number i of an instrumented run."""
 
 _plan_numbers = itertools.count()
 
@@ -232,11 +229,7 @@ class NumpyPlan:
             self._arenas.append(buffers)
 
     def run_with_hook(self, arguments: Sequence[Any], hook: OpHook) -> Sequence[Any]:
-        """Run the segment once, calling `hook(i)` before operation i: for traces, deadlines and cancellation.
-
-        Raises:
-          HeadraceError: whatever the hook raises ends the step.
-        """
+        """Run the segment once, calling `hook(i)` before operation i."""
         if self._instrumented is None:
             self._instrumented = self._compile(instrumented=True)
         try:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 from headrace.errors import CancelledError, DeadlineExceededError
-from headrace.graph.operation import Operation
+from headrace.interfaces import Compiled
 from headrace.runtime.trace import OpRecord, Trace
 
 __all__ = ["Cancellation", "run_step"]
@@ -33,15 +33,8 @@ class Cancellation:
         return self._event.is_set()
 
 
-class _InstrumentedPlan(Protocol):
-    @property
-    def operations(self) -> Sequence[Operation]: ...
-
-    def run_with_hook(self, arguments: Sequence[Any], hook: Callable[[int], None], /) -> Sequence[Any]: ...
-
-
 def run_step(
-    plan: _InstrumentedPlan,
+    plan: Compiled,
     arguments: Sequence[Any],
     *,
     timeout: float | None = None,
@@ -51,7 +44,7 @@ def run_step(
     """Run one step under observation: between two operations it is checked whether the step has to end.
 
     Args:
-      plan: a compiled plan that can be instrumented.
+      plan: the compiled plan.
       arguments: the values of its arguments.
       timeout: seconds the step may take, or None.
       trace: where to record each operation, or None.

@@ -79,8 +79,7 @@ class StepDefinition:
         plan = self._plans.get(tuple([argument.shape for argument in arguments])) or self._new_plan(arguments)
         if not self._initialized:
             self._initialize()
-        compiled: Any = plan.compiled
-        return run_step(compiled, arguments, timeout=timeout, trace=trace, cancellation=cancellation)
+        return run_step(plan.compiled, arguments, timeout=timeout, trace=trace, cancellation=cancellation)
 
     def plan_for(self, values: Sequence[Any]) -> Plan:
         """The plan that `run(values)` would use."""
