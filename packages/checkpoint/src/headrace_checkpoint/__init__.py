@@ -1,5 +1,6 @@
 """Save and restore variables, and export models in TensorFlow's SavedModel layout."""
 
+from headrace_checkpoint.callback import Checkpoints
 from headrace_checkpoint.restore import Mismatch, RestoreReport
 from headrace_checkpoint.retention import Best
 from headrace_checkpoint.safetensors import SafetensorsFile, load_safetensors, save_safetensors
@@ -12,6 +13,7 @@ __all__ = [
     "Best",
     "CheckpointManager",
     "CheckpointWarning",
+    "Checkpoints",
     "LoadedModel",
     "LoadedSignature",
     "Mismatch",
