@@ -14,7 +14,7 @@ Activation = str | Callable[[Any], Any] | None
 
 _BY_NAME: dict[str, Callable[[Any], Any]] = {
     "relu": lambda x: hr.nn.relu(x),
-    "sigmoid": lambda x: hr.nn.sigmoid(x),
+    "sigmoid": lambda x: hr.sigmoid(x),
     "softmax": lambda x: hr.nn.softmax(x),
     "tanh": lambda x: hr.tanh(x),
 }

@@ -159,6 +159,7 @@ class Adam(Optimizer):
         self.beta2 = beta2
         self.epsilon = epsilon
         self.epsilon_hat = epsilon_hat
+        self.weight_decay = 0.0
 
     def slots(self, variable: hr.Variable) -> Mapping[str, Any]:
         """The means m and v."""
@@ -166,19 +167,19 @@ class Adam(Optimizer):
 
     def update(self, variable: Any, grad: hr.Tensor, slots: Mapping[str, Any], step: hr.Tensor) -> Iterable[Any]:
         """Add one update; see `Optimizer.update`."""
+        rate = self.rate(step, variable.dtype)
         mean = _decayed(slots["Mean"].read(), grad, self.beta1)
         square = _decayed(slots["MeanSquare"].read(), hr.square(grad), self.beta2)
-        # Both corrections are scalars, and m' / (sqrt(v') + epsilon) = scale * m / (sqrt(v) + epsilon * root): they
-        # cost no pass over the variable. They are powers close to 1, so float64.
+        # Both corrections are scalars, and m' / (sqrt(v') + epsilon) = scale * m / (sqrt(v) + epsilon * root): they cost
+        # no pass over the variable. They are powers close to 1, so float64.
         count = hr.cast(step, hr.float64)
         root = hr.sqrt(1.0 - self.beta2**count)
-        scale = hr.cast(root / (1.0 - self.beta1**count), variable.dtype) * self.rate(step, variable.dtype)
+        scale = hr.cast(root / (1.0 - self.beta1**count), variable.dtype) * rate
         epsilon = self.epsilon if self.epsilon_hat else hr.cast(self.epsilon * root, variable.dtype)
-        return [
-            slots["Mean"].assign(mean),
-            slots["MeanSquare"].assign(square),
-            variable.assign_sub(scale * mean / (hr.sqrt(square) + epsilon)),
-        ]
+        change = scale * mean / (hr.sqrt(square) + epsilon)
+        if self.weight_decay:
+            change = change + rate * self.weight_decay * variable.read()
+        return [slots["Mean"].assign(mean), slots["MeanSquare"].assign(square), variable.assign_sub(change)]
 
 
 class AdamW(Adam):
@@ -204,8 +205,3 @@ class AdamW(Adam):
     ) -> None:
         super().__init__(learning_rate, beta1, beta2, epsilon=epsilon)
         self.weight_decay = weight_decay
-
-    def update(self, variable: Any, grad: hr.Tensor, slots: Mapping[str, Any], step: hr.Tensor) -> Iterable[Any]:
-        """Add one update; see `Optimizer.update`."""
-        decay = variable.assign_sub(self.rate(step, variable.dtype) * self.weight_decay * variable.read())
-        return [decay, *super().update(variable, grad, slots, step)]
