@@ -1,7 +1,7 @@
 """Train a network on real handwritten digits, look at it, export it, serve it, and ask it over HTTP.
 
-`python quickstart.py` starts anew in runs/quickstart. With `--resume` it goes on from the last checkpoint there, and ends
-with the same numbers as a run that was never interrupted.
+`python quickstart.py` starts anew in runs/quickstart. With `--resume` it goes on from the last checkpoint there, and
+ends with the same numbers as a run that was never interrupted.
 """
 
 from __future__ import annotations
