@@ -1,5 +1,6 @@
 """Save and restore variables, and export models in TensorFlow's SavedModel layout."""
 
+from headrace_checkpoint import ops as _ops  # noqa: F401  # registers the operations
 from headrace_checkpoint.callback import Checkpoints
 from headrace_checkpoint.restore import Mismatch, RestoreReport
 from headrace_checkpoint.retention import Best
