@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace_viz import summary
+from headrace_viz.callback import TensorBoard
 from headrace_viz.writer import EventWriter
 
-__all__ = ["EventWriter", "summary"]
+__all__ = ["EventWriter", "TensorBoard", "summary"]
