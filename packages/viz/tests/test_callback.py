@@ -30,7 +30,7 @@ class Collect(hr.Callback):
 
     def on_step_end(self, trainer: hr.Trainer, step: int, logs: Any) -> None:
         """Keep the loss of a step."""
-        self.steps[step] = np.float32(logs["loss"])
+        self.steps[step] = float(np.float32(logs["loss"]))
 
     def on_epoch_end(self, trainer: hr.Trainer, epoch: int, logs: Any) -> None:
         """Keep the values of an epoch."""
@@ -61,10 +61,12 @@ def test_steps_epochs_and_validation(tmp_path: Path) -> None:
     (train,), (validation,) = _events(tmp_path / "train"), _events(tmp_path / "validation")
     assert list(collect.steps) == list(range(1, 3 * STEPS + 1))
     assert _curve(train, "step/loss") == collect.steps
-    epochs = {step: np.float32(logs["loss"]) for step, logs in collect.epochs.items()}
+    epochs = {step: float(np.float32(logs["loss"])) for step, logs in collect.epochs.items()}
     assert _curve(train, "epoch/loss") == epochs
     assert list(epochs) == [STEPS, 2 * STEPS, 3 * STEPS]
-    assert _curve(validation, "epoch/loss") == {s: np.float32(logs["val_loss"]) for s, logs in collect.epochs.items()}
+    assert _curve(validation, "epoch/loss") == {
+        s: float(np.float32(logs["val_loss"])) for s, logs in collect.epochs.items()
+    }
     assert {value.tag for event in train for value in event.summary.value} == {"step/loss", "epoch/loss"}
 
 

@@ -98,7 +98,7 @@ def test_functions_add_operations_and_the_writer_takes_their_values(tmp_path: Pa
         curves = [headrace_viz.summary.scalar(tag, value) for tag, value in [("loss: (a) %", 0.5), ("损失", 2)]]
         summary = headrace_viz.summary.merge(curves, name="all")
     assert [curve.op.name for curve in curves] == ["loss___a___", "ScalarSummary"]
-    assert (summary.name, summary.shape) == ("all:0", [])
+    assert (summary.name, summary.shape.dims) == ("all:0", ())
     with hr.Session(graph) as session, headrace_viz.EventWriter(tmp_path) as writer:
         writer.summary(session.run(summary), 7)
     _, event = (Event.FromString(data) for data in read_records(writer.path))
