@@ -61,5 +61,7 @@ def test_keys_are_equal_exactly_for_equal_bits() -> None:
     assert attr_key(0.0) != attr_key(-0.0)
     assert attr_key(np.zeros(2)) != attr_key(-np.zeros(2))
     assert attr_key(np.zeros(2)) != attr_key(np.zeros((2, 1)))
+    large = np.zeros(100_000)
+    assert attr_key(large) == attr_key(large) != attr_key(large.copy())
     assert attr_key((1, np.zeros(1))) == attr_key((1, np.zeros(1)))
     assert attr_key(np.array([b"a"], object)) == attr_key(np.array([b"a"], object))

@@ -125,7 +125,12 @@ class AttrSpec:
             text += " in {" + ", ".join(str(value) for value in self.allowed) + "}"
         if self.minimum is not None:
             text += f" of at least {self.minimum} items" if self.is_list else f" >= {self.minimum}"
-        return text if self.default is REQUIRED else f"{text}, default {self.default}"
+        return text if self.default is REQUIRED else f"{text}, default {_shown(self.default)}"
+
+
+def _shown(value: AttrValue) -> str:
+    """0.2, not the nearest double to the nearest 32-bit number."""
+    return str(np.float32(value)) if isinstance(value, builtins.float) else str(value)
 
 
 def _to_int(value: AttrValue) -> builtins.int:
@@ -138,9 +143,15 @@ def _to_int(value: AttrValue) -> builtins.int:
 
 
 def _to_float(value: AttrValue) -> builtins.float:
+    """A number of 32 bits, as graph files hold it: a graph then computes the same before it is written and after."""
     if isinstance(value, (builtins.str, bytes, builtins.bool)):
         raise TypeError("not a number")
-    return builtins.float(value)
+    number = builtins.float(value)
+    with np.errstate(over="ignore"):
+        single = builtins.float(np.float32(number))
+    if np.isinf(single) and not np.isinf(number):
+        raise ValueError("does not fit 32 bits")
+    return single
 
 
 def _to_bool(value: AttrValue) -> builtins.bool:
@@ -208,8 +219,16 @@ _CONVERTERS: dict[str, Any] = {
 }
 
 
+_COMPARED_BYTES = 1 << 16
+
+
 def attr_key(value: AttrValue) -> AttrValue:
-    """A hashable stand-in for an attribute value: equal keys mean equal values, bit for bit."""
+    """A hashable stand-in for an attribute value: equal keys mean equal values, bit for bit.
+
+    Large arrays are told apart by identity, while they live: comparing gigabytes to save one copy does not pay.
+    """
+    if isinstance(value, np.ndarray) and value.nbytes > _COMPARED_BYTES:
+        return (value.dtype.str, value.shape, id(value))
     if isinstance(value, np.ndarray):
         content = tuple(value.reshape(-1).tolist()) if value.dtype == object else value.tobytes()
         return (value.dtype.str, value.shape, content)
@@ -228,8 +247,8 @@ def int(default: AttrValue = REQUIRED, *, minimum: builtins.int | None = None) -
 
 
 def float(default: AttrValue = REQUIRED) -> AttrSpec:
-    """A floating point attribute."""
-    return AttrSpec("float", default=default)
+    """A floating point attribute, rounded to 32 bits."""
+    return AttrSpec("float", default=default if default is REQUIRED else _to_float(default))
 
 
 def bool(default: AttrValue = REQUIRED) -> AttrSpec:
