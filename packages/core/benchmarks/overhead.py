@@ -179,7 +179,7 @@ def steady_allocation(steps: int) -> dict[str, int]:
         after, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
     fetched = np.dtype(np.float32).itemsize
-    return {"beyond_fetched": max(0, peak - before - fetched), "left_behind_per_step": (after - before) // steps}
+    return {"beyond_fetched": max(0, peak - before - fetched), "left_behind": after - before, "steps": steps}
 
 
 def main() -> None:
@@ -212,7 +212,7 @@ def main() -> None:
     print(f"chain: {per_operation:.3f} us per operation over NumPy's own cost")
     print(
         f"steady state: {allocation['beyond_fetched']} bytes at most beyond the fetched value, "
-        f"{allocation['left_behind_per_step']} left behind per step"
+        f"{allocation['left_behind']} left behind by {allocation['steps']} steps"
     )
     if arguments.json is not None:
         rows = [asdict(cost) | {"ratio": cost.ratio} for cost in costs]
