@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from headrace.errors import DTypeError, GraphError, InvalidArgumentError
+from headrace.errors import DTypeError, GraphError, HeadraceError, InvalidArgumentError
 from headrace.graph.attr import AttrSpec, AttrValue
 from headrace.graph.graph import Graph
 from headrace.graph.op_def import ArgSpec, OpDef, lookup_op_def
 from headrace.graph.operation import Operation, Tensor
 from headrace.graph.scopes import Scope, current_graph, current_scope, enter, has_graph
+from headrace.graph.source import user_line
 from headrace.types import Array, DType, Scalar, as_dtype, dtype_of_number, string
 
 __all__ = ["TensorLike", "apply_op", "as_array", "constant", "convert_to_tensor", "graph_of"]
@@ -46,14 +47,18 @@ def apply_op(type_name: str, *inputs: TensorLike, name: str | None = None, **att
       ...     print(hr.apply_op("AddV2", [1.0, 2.0], 3).shape)
       [2]
     """
-    op_def = lookup_op_def(type_name)
-    if len(inputs) != len(op_def.inputs):
-        raise InvalidArgumentError(
-            f"{type_name} was given {len(inputs)} inputs", expected=op_def.signature, got=f"{len(inputs)} inputs"
-        )
-    with graph_of(inputs) as graph:
-        flat, inferred = _convert_inputs(op_def, inputs, attrs)
-        operation = graph.create_op(type_name, flat, {**inferred, **attrs}, name=name)
+    try:
+        op_def = lookup_op_def(type_name)
+        if len(inputs) != len(op_def.inputs):
+            raise InvalidArgumentError(
+                f"{type_name} was given {len(inputs)} inputs", expected=op_def.signature, got=f"{len(inputs)} inputs"
+            )
+        with graph_of(inputs) as graph:
+            flat, inferred = _convert_inputs(op_def, inputs, attrs)
+            operation = graph.create_op(type_name, flat, {**inferred, **attrs}, name=name)
+    except HeadraceError as error:
+        error.at(f"{type_name} asked for at {user_line()}")
+        raise
     return _results(operation)
 
 
