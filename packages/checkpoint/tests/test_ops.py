@@ -76,6 +76,13 @@ def test_static_shapes_follow_from_the_slices() -> None:
     assert (a.shape.rank, b.shape) == (None, hr.Shape([2, 4]))
 
 
+def test_slices_that_are_computed_leave_the_shapes_open() -> None:
+    with hr.Graph().as_default():
+        slices = hr.placeholder(hr.string, [1])
+        (value,) = hr.apply_op("RestoreV2", "m", ["w"], slices, dtypes=[hr.float32])
+    assert value.shape.rank is None
+
+
 def test_A91_one_save_per_task_merged_to_one_checkpoint(tmp_path: Path) -> None:
     for task in range(3):
         _save(tmp_path / "parts" / f"task-{task}", [f"w{task}"], [np.full(2, task)])

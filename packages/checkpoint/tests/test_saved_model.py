@@ -23,6 +23,8 @@ from headrace.errors import (
     InvalidArgumentError,
     NotFoundError,
 )
+from headrace.graph.proto.tensor_pb2 import TensorProto
+from headrace.graph.proto.types_pb2 import DataType
 from headrace_checkpoint.durable import Disk
 from headrace_checkpoint.proto.saved_model_pb2 import SavedModel
 from headrace_checkpoint.saved_model import LoadedModel, load_model, read_saved_model, save_model
@@ -144,6 +146,38 @@ def test_a_model_without_variables(tmp_path: Path) -> None:
     with load_model(tmp_path / "m") as model:
         assert model.signatures["f"](x=2)["y"] == 3
         assert model.signatures["f"].inputs["x"].shape == hr.Shape([])
+
+
+def test_strings_and_unknown_shapes(tmp_path: Path) -> None:
+    graph = hr.Graph()
+    with graph.as_default():
+        words = hr.Variable(np.array([b"a", b"\xff"], object), name="words", trainable=False)
+        x = hr.placeholder(hr.float32, None, name="x")
+        signature = hr.Signature(inputs={"x": x}, outputs={"x": hr.identity(x), "words": words.value})
+    with hr.Session(graph) as session:
+        save_model(tmp_path / "m", session, {"f": signature})
+    with load_model(tmp_path / "m") as model:
+        assert model.signatures["f"].inputs["x"].shape.rank is None
+        result = model.signatures["f"](x=np.ones((2, 3)))
+        assert (result["x"].shape, result["words"].tolist()) == ((2, 3), [b"a", b"\xff"])
+
+
+def test_the_operation_that_makes_a_model_ready_is_run(path: Path) -> None:
+    """Models with lookup tables have one; here it adds 10 to a variable."""
+    file = path / "saved_model.pb"
+    model = SavedModel.FromString(file.read_bytes())
+    (meta,) = model.meta_graphs
+    ten = meta.graph_def.node.add(name="ten", op="Const")
+    ten.attr["dtype"].type = DataType.DT_FLOAT
+    ten.attr["value"].tensor.CopyFrom(TensorProto(dtype=DataType.DT_FLOAT, float_val=[10.0]))
+    ten.attr["value"].tensor.tensor_shape.dim.add(size=2)
+    ready = meta.graph_def.node.add(name="ready", op="AssignAddVariableOp", input=["layer/w", "ten"])
+    ready.attr["dtype"].type = DataType.DT_FLOAT
+    meta.signature_def["__saved_model_init_op"].outputs["__saved_model_init_op"].name = "ready"
+    file.write_bytes(model.SerializeToString())
+    with load_model(path) as loaded:
+        assert list(loaded.signatures) == ["serving_default"]
+        assert loaded.session.read_variables(["layer/w"])["layer/w"].tolist() == [13, 14]
 
 
 def test_several_signatures_share_variables(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tracemalloc
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
@@ -22,6 +22,7 @@ from headrace.errors import (
     NotFoundError,
     UnimplementedError,
 )
+from headrace_checkpoint.checksum import crc32c, mask
 from headrace_checkpoint.proto.tensor_bundle_pb2 import BundleEntryProto, BundleHeaderProto
 from headrace_checkpoint.sstable import decode_table, encode_table
 from headrace_checkpoint.tensor_bundle import ArraySlice, TensorBundle, merge_bundles, save_bundle
@@ -270,6 +271,88 @@ def test_strings_that_cannot_be_right(prefix: str) -> None:
     _rewrite_entry(prefix, "words", shape=[3])
     with pytest.raises(DataLossError, match="strings of"):
         TensorBundle(prefix).read("words")
+
+
+def _reseal(prefix: str, name: str, data: bytes) -> None:
+    """Replace the bytes of a tensor by others of the same length and give them a right checksum."""
+    entry = TensorBundle(prefix).entries[name]
+    path = Path(prefix + ".data-00000-of-00001")
+    content = path.read_bytes()
+    assert len(data) == entry.size
+    path.write_bytes(content[: entry.offset] + data + content[entry.offset + entry.size :])
+    _rewrite_entry(prefix, name, crc32c=mask(crc32c(data)))
+
+
+def test_resealed_bytes_that_are_no_value(prefix: str) -> None:
+    _reseal(prefix, "flags", b"\x01\x02")
+    with pytest.raises(DataLossError, match=r"0 or 1 for each element of 'flags'\n *got: *the byte 2"):
+        TensorBundle(prefix).read("flags")
+
+
+def test_resealed_strings_that_are_no_value(tmp_path: Path) -> None:
+    prefix = str(tmp_path / "m")
+    save_bundle(prefix, {"s": np.array([b"a", b"b"], object)})
+    _reseal(prefix, "s", b"\xff" * 8)
+    with pytest.raises(DataLossError, match="2 lengths of strings in 's'"):
+        TensorBundle(prefix).read("s")
+    _reseal(prefix, "s", b"\x01\x01" + bytes(4) + b"ab")
+    with pytest.raises(DataLossError, match="lengths of strings of 's' that match their checksum"):
+        TensorBundle(prefix).read("s")
+    assert TensorBundle(prefix).read("s", verify=False).tolist() == [b"a", b"b"]
+
+
+def _rewrite_rows(prefix: str, edit: Any) -> None:
+    rows = dict(decode_table(Path(prefix + ".index").read_bytes(), prefix))
+    edit(rows)
+    Path(prefix + ".index").write_bytes(encode_table(sorted(rows.items())))
+
+
+def test_names_that_are_no_text(prefix: str) -> None:
+    _rewrite_rows(prefix, lambda rows: rows.update({b"\xff": rows[b"w"]}))
+    with pytest.raises(DataLossError, match="names in UTF-8"):
+        TensorBundle(prefix)
+
+
+@pytest.mark.parametrize(
+    ("start", "length", "axes", "message"),
+    [(0, 2, 2, "slices of 't' with 1 axes"), (3, 2, 1, "slices of 't' inside"), (-1, 2, 1, "slices of 't' inside")],
+)
+def test_slices_outside_their_tensor(tmp_path: Path, start: int, length: int, axes: int, message: str) -> None:
+    prefix = str(tmp_path / "m")
+    save_bundle(prefix, {}, {"t": [ArraySlice((4,), (0,), np.ones(4))]})
+
+    def edit(rows: dict[bytes, bytes]) -> None:
+        entry = BundleEntryProto.FromString(rows[b"t"])
+        del entry.slices[0].extent[:]
+        for _ in range(axes):
+            entry.slices[0].extent.add(start=start, length=length)
+        rows[b"t"] = entry.SerializeToString()
+
+    _rewrite_rows(prefix, edit)
+    with pytest.raises(DataLossError, match=message):
+        TensorBundle(prefix)
+
+
+def test_slices_of_another_dtype(tmp_path: Path) -> None:
+    prefix = str(tmp_path / "m")
+    save_bundle(prefix, {}, {"t": [ArraySlice((4,), (0,), np.ones(4))]})
+
+    def change(*keys: bytes) -> None:
+        def edit(rows: dict[bytes, bytes]) -> None:
+            for key in rows:
+                if key.startswith(keys):
+                    entry = BundleEntryProto.FromString(rows[key])
+                    entry.dtype = cast(Any, 21)
+                    rows[key] = entry.SerializeToString()
+
+        _rewrite_rows(prefix, edit)
+
+    change(b"t")
+    with pytest.raises(DataLossError, match=r"a slice \(\(0, 4\),\) of 't'"):
+        TensorBundle(prefix).read("t")
+    change(b"\x00")
+    with pytest.raises(DTypeError, match="tensor 't' has a dtype that no array can hold"):
+        TensorBundle(prefix).read("t")
 
 
 def test_slices_that_lie_about_their_size_allocate_nothing(tmp_path: Path) -> None:

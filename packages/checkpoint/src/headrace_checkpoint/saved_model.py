@@ -363,4 +363,4 @@ def _restore(folder: Path, meta: MetaGraphDef, session: hr.Session) -> None:
         prefix = os.fsencode(folder / VARIABLES)
         session.run(graph.operation(saver.restore_op_name), feeds={graph.tensor(saver.filename_tensor_name): prefix})
     for info in meta.signature_def[_INIT].outputs.values() if _INIT in meta.signature_def else ():
-        session.run(graph.tensor(info.name).op)
+        session.run(graph.operation(info.name.partition(":")[0]))

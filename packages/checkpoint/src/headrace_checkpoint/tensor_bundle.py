@@ -289,7 +289,7 @@ class TensorBundle:
         if verify:
             crc = crc32c(_packed_lengths(lengths))
             if struct.pack("<I", mask(crc)) != raw[position:body]:
-                self._check_crc(name, entry, crc32c(raw))
+                self._refuse(f"lengths of strings of {name!r} that match their checksum", "others")
             self._check_crc(name, entry, crc32c(raw[position:], crc))
         items = np.empty(count, object)
         for index, length in enumerate(lengths):
