@@ -14,6 +14,8 @@ from headrace.graph.attr import FunctionName, attr_key
     [
         (hr.attr.int(), np.int64(3), 3),
         (hr.attr.float(), 2, 2.0),
+        (hr.attr.float(), 0.2, float(np.float32(0.2))),
+        (hr.attr.float(), float("inf"), float("inf")),
         (hr.attr.bool(), np.True_, True),
         (hr.attr.string(), b"text", "text"),
         (hr.attr.string(), b"\xff", b"\xff"),
@@ -31,7 +33,7 @@ def test_values_become_canonical(spec, given, expected) -> None:
     ("spec", "given"),
     [
         (hr.attr.int(), True), (hr.attr.int(), 1.0), (hr.attr.int(), 2**63), (hr.attr.int(minimum=1), 0),
-        (hr.attr.float(), "1"), (hr.attr.bool(), 1), (hr.attr.string(), 3), (hr.attr.string(allowed=["SAME"]), "same"),
+        (hr.attr.float(), "1"), (hr.attr.float(), 1e39), (hr.attr.bool(), 1), (hr.attr.string(), 3), (hr.attr.string(allowed=["SAME"]), "same"),
         (hr.attr.floating, hr.int32), (hr.attr.type(), "no type"), (hr.attr.shape(), [-3]), (hr.attr.tensor(), "text"),
         (hr.attr.function(), 3), (hr.attr.list_of(hr.attr.int()), 3), (hr.attr.list_of(hr.attr.string()), "abc"),
         (hr.attr.list_of(hr.attr.int(), minimum=2), [1]),
@@ -40,6 +42,12 @@ def test_values_become_canonical(spec, given, expected) -> None:
 def test_wrong_values_are_refused_by_name(spec, given) -> None:
     with pytest.raises(hr.errors.AttrError, match="attr 'a' (has a wrong value|is too short)"):
         spec.normalize(given, "a")
+
+
+def test_default_of_a_float_is_rounded_as_a_value_is_and_shown_short() -> None:
+    spec = hr.attr.float(0.2)
+    assert spec.default == spec.normalize(0.2, "a")
+    assert str(spec) == "float, default 0.2"
 
 
 def test_tensor_attribute_is_a_private_read_only_array() -> None:

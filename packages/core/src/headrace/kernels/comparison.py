@@ -31,7 +31,7 @@ def _register_equality(op_type: str, function: Callable[..., Any], unequal: bool
     def kernel(op: OpContext, x: Array, y: Array) -> Array:
         if not op.attr("incompatible_shape_error") and not _broadcast(x, y):
             return np.array(unequal)
-        result: Array = function(x, y)
+        result: Any = function(x, y)
         return result
 
     def string_kernel(op: OpContext, x: Array, y: Array) -> Array:
@@ -56,9 +56,9 @@ _register_equality("NotEqual", np.not_equal, unequal=True)
 def _register_shift(op_type: str, function: Callable[..., Any]) -> None:
     """C leaves shifts by a negative number or beyond the width undefined; limiting them is TensorFlow's rule."""
 
-    def kernel(op: OpContext, x: Array, y: Array, out: Array | None = None) -> Array:
+    def kernel(op: OpContext, x: Array, y: Array, out: Any = None) -> Any:
         last = np.asarray(x).dtype.itemsize * 8 - 1
-        result: Array = function(x, np.clip(y, 0, last), out=out)
+        result: Any = function(x, np.clip(y, 0, last), out=out)
         return result
 
     register_kernel(op_type, takes_out=True, in_place=True)(kernel)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
-from headrace.errors import ShapeError
+from headrace.errors import InvalidArgumentError, ShapeError
 from headrace.interfaces import OpContext
 from headrace.kernels.registry import register_kernel
 from headrace.types import Array, bfloat16, float16
 
+_NARROW = (float16, bfloat16)
+_WITH_ADJOINT = ("MatrixInverse", "MatrixSolve")
+
 
 def _for_blas(x: Array) -> Array:
-    """A matrix in the order of memory, transposed or not; NumPy multiplies other views element by element."""
+    """Matrices in the order of memory, transposed or not; other views NumPy multiplies element by element."""
     if x.flags.c_contiguous or (x.ndim == 2 and x.flags.f_contiguous):
         return x
     return np.ascontiguousarray(x)
@@ -27,14 +33,68 @@ def _check_inner(left: Array, right: Array) -> None:
 
 
 @register_kernel("MatMul", takes_out=True)
-def _matmul(op: OpContext, a: Array, b: Array, out: Array | None = None) -> Array:
+def _matmul(op: OpContext, a: Array, b: Array, out: Any = None) -> Any:
     left = _for_blas(a).T if op.attr("transpose_a") else _for_blas(a)
     right = _for_blas(b).T if op.attr("transpose_b") else _for_blas(b)
     _check_inner(left, right)
     return np.matmul(left, right, out=out)
 
 
-@register_kernel("MatMul", dtypes={"T": [float16, bfloat16]})
-def _narrow_matmul(op: OpContext, a: Array, b: Array) -> Array:
+@register_kernel("MatMul", dtypes={"T": _NARROW})
+def _narrow_matmul(op: OpContext, a: Array, b: Array) -> Any:
     """In float32, rounded once at the end."""
     return _matmul(op, a.astype(np.float32), b.astype(np.float32)).astype(a.dtype)
+
+
+@register_kernel("BatchMatMul", takes_out=True)
+@register_kernel("BatchMatMulV2", takes_out=True)
+def _batch_matmul(op: OpContext, x: Array, y: Array, out: Any = None) -> Any:
+    left = _adjoint(_for_blas(x)) if op.attr("adj_x") else _for_blas(x)
+    right = _adjoint(_for_blas(y)) if op.attr("adj_y") else _for_blas(y)
+    _check_inner(left, right)
+    return np.matmul(left, right, out=out)
+
+
+@register_kernel("BatchMatMul", dtypes={"T": _NARROW})
+@register_kernel("BatchMatMulV2", dtypes={"T": _NARROW})
+def _narrow_batch_matmul(op: OpContext, x: Array, y: Array) -> Any:
+    return _batch_matmul(op, x.astype(np.float32), y.astype(np.float32)).astype(x.dtype)
+
+
+def _adjoint(x: Array) -> Array:
+    swapped = np.swapaxes(x, -1, -2)
+    return np.conjugate(swapped) if np.iscomplexobj(x) else swapped
+
+
+def _register_lapack(op_type: str, function: Callable[..., Any], problem: str, expected: str) -> None:
+    """float16 is computed in float32; what LAPACK refuses becomes an error of ours."""
+
+    def kernel(op: OpContext, *inputs: Array) -> Array:
+        dtype = inputs[0].dtype
+        wide = [np.asarray(x, np.float32 if dtype == float16.array_type else dtype, order="C") for x in inputs]
+        if op.type in _WITH_ADJOINT and op.attr("adjoint"):
+            wide[0] = _adjoint(wide[0])
+        try:
+            result = function(*wide)
+        except np.linalg.LinAlgError as error:
+            raise InvalidArgumentError(problem, expected=expected, got=str(error)) from error
+        return np.asarray(result).astype(dtype, copy=False)
+
+    register_kernel(op_type)(kernel)
+
+
+def _checked_solve(matrix: Array, rhs: Array) -> Any:
+    if matrix.shape[:-1] != rhs.shape[:-1]:
+        raise ShapeError(
+            "the right side does not fit the matrix",
+            expected=f"{list(matrix.shape[:-1])} + [k]",
+            got=str(list(rhs.shape)),
+        )
+    return np.linalg.solve(matrix, rhs)
+
+
+_SINGULAR = "a matrix is not invertible"
+_register_lapack("Cholesky", np.linalg.cholesky, "the Cholesky decomposition failed", "positive definite matrices")
+_register_lapack("MatrixInverse", np.linalg.inv, _SINGULAR, "a determinant that is not 0")
+_register_lapack("MatrixDeterminant", np.linalg.det, "there is no determinant", "square matrices")
+_register_lapack("MatrixSolve", _checked_solve, _SINGULAR, "a determinant that is not 0")

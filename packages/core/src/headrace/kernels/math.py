@@ -63,19 +63,19 @@ def check_divisor(y: Array) -> None:
 
 
 def _integer_division(op_type: str, function: BinaryFunction) -> None:
-    def kernel(op: OpContext, x: Array, y: Array, out: Array | None = None) -> Array:
+    def kernel(op: OpContext, x: Array, y: Array, out: Any = None) -> Any:
         check_divisor(y)
-        result: Array = function(x, y, out=out)
+        result: Any = function(x, y, out=out)
         return result
 
     register_kernel(op_type, dtypes=_INTEGERS, takes_out=True, in_place=True)(kernel)
 
 
-def truncated_quotient(x: Array, y: Array, out: Array | None = None) -> Array:
+def truncated_quotient(x: Any, y: Any, out: Any = None) -> Any:
     """x / y of integers rounded towards zero: one more than the floor where that is negative and not exact."""
     quotient = np.floor_divide(x, y)
     inexact = (np.remainder(x, y) != 0) & ((x < 0) != (y < 0))
-    result: Array = np.add(quotient, inexact, out=out, dtype=np.asarray(x).dtype, casting="unsafe")
+    result: Any = np.add(quotient, inexact, out=out, dtype=np.asarray(x).dtype, casting="unsafe")
     return result
 
 
@@ -90,9 +90,9 @@ for _name in ("TruncateDiv", "Div", "RealDiv"):
 def _rounded_division(op_type: str, rounding: BinaryFunction) -> None:
     """NumPy's own floor_divide of floats goes by the remainder: 1 // 0.1 is 9 there, and 10 here as in TensorFlow."""
 
-    def kernel(op: OpContext, x: Array, y: Array, out: Array | None = None) -> Array:
+    def kernel(op: OpContext, x: Array, y: Array, out: Any = None) -> Any:
         quotient = np.divide(x, y, out=out)
-        result: Array = rounding(quotient, out=out)
+        result: Any = rounding(quotient, out=out)
         return result
 
     register_kernel(op_type, takes_out=True, in_place=True)(kernel)
@@ -103,7 +103,7 @@ _rounded_division("TruncateDiv", np.trunc)
 
 
 @register_kernel("Pow", dtypes=_INTEGERS, takes_out=True, in_place=True)
-def _integer_power(op: OpContext, x: Array, y: Array, out: Array | None = None) -> Array:
+def _integer_power(op: OpContext, x: Array, y: Array, out: Any = None) -> Any:
     if np.any(np.less(y, 0)):
         raise InvalidArgumentError(
             "an integer cannot be raised to a negative integer power",
@@ -115,12 +115,12 @@ def _integer_power(op: OpContext, x: Array, y: Array, out: Array | None = None) 
 
 
 @register_kernel("MulNoNan", takes_out=True, in_place=True)
-def _mul_no_nan(op: OpContext, x: Array, y: Array, out: Array | None = None) -> Array:
+def _mul_no_nan(op: OpContext, x: Array, y: Array, out: Any = None) -> Any:
     return zero_where(np.equal(y, 0), np.multiply, x, y, out)
 
 
 @register_kernel("DivNoNan", takes_out=True, in_place=True)
-def _div_no_nan(op: OpContext, x: Array, y: Array, out: Array | None = None) -> Array:
+def _div_no_nan(op: OpContext, x: Array, y: Array, out: Any = None) -> Any:
     return zero_where(np.equal(y, 0), np.divide, x, y, out)
 
 
@@ -132,14 +132,14 @@ def zero_where(zero: Array, function: BinaryFunction, x: Array, y: Array, out: A
 
 
 @register_kernel("SquaredDifference", takes_out=True, in_place=True)
-def _squared_difference(op: OpContext, x: Array, y: Array, out: Array | None = None) -> Array:
+def _squared_difference(op: OpContext, x: Array, y: Array, out: Any = None) -> Any:
     difference = np.subtract(x, y, out=out)
     conjugate = np.conjugate(difference) if np.iscomplexobj(difference) else difference
     return np.multiply(difference, conjugate, out=out)
 
 
 @register_kernel("AddN", takes_out=True)
-def _add_n(op: OpContext, inputs: Sequence[Array], out: Array | None = None) -> Array:
+def _add_n(op: OpContext, inputs: Sequence[Array], out: Any = None) -> Any:
     shapes = {np.shape(item) for item in inputs}
     if len(shapes) > 1:
         raise ShapeError("AddN adds tensors of one shape", expected="equal shapes", got=", ".join(map(str, shapes)))
@@ -152,7 +152,7 @@ def _add_n(op: OpContext, inputs: Sequence[Array], out: Array | None = None) -> 
 
 
 @register_kernel("ClipByValue", takes_out=True)
-def _clip(op: OpContext, t: Array, low: Array, high: Array, out: Array | None = None) -> Array:
+def _clip(op: OpContext, t: Array, low: Array, high: Array, out: Any = None) -> Any:
     if np.broadcast_shapes(np.shape(t), np.shape(low), np.shape(high)) != np.shape(t):
         raise ShapeError(
             "the bounds do not fit the tensor they clip",
