@@ -46,7 +46,7 @@ def test_a_body_that_says_it_is_beyond_the_limit_is_not_read() -> None:
 
 
 def test_a_client_that_goes_away() -> None:
-    with pytest.raises(BadRequestError, match="the client went away"):
+    with pytest.raises(BadRequestError, match=r"the client went away before the end of the request\n(.*\n)*.*3 bytes"):
         _read([{"type": "http.request", "body": b"abc", "more_body": True}, {"type": "http.disconnect"}], 5)
 
 
@@ -70,10 +70,12 @@ def test_a_body_that_inflates_beyond_the_limit() -> None:
     ("body", "got"), [(b"abc", "incorrect header"), (b"", "too early"), (gzip.compress(b"abc")[:-9], "too early")]
 )
 def test_what_is_no_gzip(body: bytes, got: str) -> None:
-    with pytest.raises(BadRequestError, match=rf"cannot inflate the gzip body\n.*{got}"):
+    with pytest.raises(BadRequestError, match=rf"cannot inflate the gzip body\n(.*\n)*.*{got}"):
         decoded(body, b"gzip", 1000)
 
 
 def test_other_encodings() -> None:
-    with pytest.raises(UnsupportedError, match=r"Content-Encoding 'br' is not supported\n.*gzip or identity"):
+    with pytest.raises(
+        UnsupportedError, match=r"Content-Encoding of the request is not supported\n.*gzip or identity\n.*br"
+    ):
         decoded(b"abc", b"br", 1000)

@@ -202,7 +202,7 @@ def test_it_says_where_it_listens(models: Path) -> None:
         (["--model", "=models"], "'=models' is not NAME=DIR"),
         (["--model", "a/b=models"], "'a/b=models' is not NAME=DIR"),
         (["--model", "a=b", "--port", "65536"], "Invalid value for '--port'"),
-        (["--model", "a=b", "--model", "a=c"], "two models have the same name"),
+        (["--model", "a=b", "--model", "a=c"], "two models have the name 'a'"),
     ],
 )
 def test_wrong_usage_ends_with_2(arguments: list[str], message: str) -> None:

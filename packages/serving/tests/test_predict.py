@@ -134,6 +134,12 @@ def test_columns_may_have_different_batches(make_signature: Callable[..., Any]) 
     assert (inputs["a"].tolist(), inputs["t"].shape, inputs["t"].item()) == ([1, 2], (), 0.7)
 
 
+def test_rows_that_together_have_too_many_dimensions(echo: Callable[..., Any]) -> None:
+    body = b'{"instances": [' + b"[" * 32 + b"]" * 32 + b"]}"
+    with pytest.raises(BadRequestError, match="^Encountered list at unexpected level: 32 expected < 32"):
+        parse_predict(body, echo("float32").signatures)
+
+
 def test_base64_strings_by_row_and_by_column(echo: Callable[..., Any]) -> None:
     signatures = echo("string").signatures
     assert parse_predict(b'{"instances": [{"b64": "aGk="}, "x"]}', signatures).inputs["x"].tolist() == [b"hi", b"x"]

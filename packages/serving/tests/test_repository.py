@@ -97,5 +97,7 @@ def test_what_cannot_be_resolved(half: Any, spec: ModelSpec, kind: type[Headrace
     ],
 )
 def test_versions_of_nothing(half: Any, spec: ModelSpec, message: str) -> None:
+    repository = ModelRepository([ModelVersion("half", 2, half)])
     with pytest.raises(ServableNotFoundError, match=message):
-        ModelRepository([ModelVersion("half", 2, half)]).versions(spec)
+        repository.versions(spec)
+    assert [version.number for version in repository.versions(ModelSpec("half", 2))] == [2]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 import headrace as hr
+from headrace.graph.proto.function_pb2 import FunctionDef, FunctionDefLibrary
+from headrace.graph.proto.op_def_pb2 import OpDef
 from headrace_viz.graph_view import graph_view
 
 
@@ -44,6 +46,8 @@ def test_attributes_of_every_kind() -> None:
         "shape": hr.attr.shape(),
         "integers": hr.attr.list_of(hr.attr.int()),
         "dtypes": hr.attr.list_of(hr.attr.type()),
+        "data": hr.attr.string(),
+        "tensors": hr.attr.list_of(hr.attr.tensor()),
     }
 
     @hr.register_op("VizTestAttributes", outputs={"y": "float32"}, attrs=attrs)
@@ -60,9 +64,13 @@ def test_attributes_of_every_kind() -> None:
             shape=[None, 2],
             integers=[1, 2],
             dtypes=[hr.float32, hr.string],
+            data=b"\xff",
+            tensors=[np.ones(2)],
         )
     (node,) = graph_view(graph).node
     assert (node.attr["integer"].i, node.attr["number"].f, node.attr["text"].s) == (3, 0.5, b"a")
+    assert node.attr["data"].s == b"\xff"
+    assert "tensors" not in node.attr
     assert [dim.size for dim in node.attr["shape"].shape.dim] == [-1, 2]
     assert list(node.attr["integers"].list.i) == [1, 2]
     assert list(node.attr["dtypes"].list.type) == [hr.float32.number, hr.string.number]
@@ -71,3 +79,10 @@ def test_attributes_of_every_kind() -> None:
 
 def test_an_empty_graph() -> None:
     assert len(graph_view(hr.Graph()).node) == 0
+
+
+def test_functions_of_the_graph_are_shown() -> None:
+    graph = hr.Graph()
+    library = FunctionDefLibrary(function=[FunctionDef(signature=OpDef(name="square"))])
+    graph.library = library.SerializeToString()
+    assert graph_view(graph).library == library

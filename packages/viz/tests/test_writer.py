@@ -96,7 +96,7 @@ def test_a_purge_step_that_is_no_step_makes_no_file(tmp_path: Path, step: int) -
 
 def test_bad_input_writes_nothing(tmp_path: Path) -> None:
     with EventWriter(tmp_path) as writer:
-        with pytest.raises(DTypeError):
+        with pytest.raises(DTypeError, match="needs a real number"):
             writer.scalars({"a": 1, "b": "text"}, 1)
         with pytest.raises(InvalidArgumentError, match="needs a tag"):
             writer.scalars({"a": 1, 5: 1}, 1)  # type: ignore[dict-item]  # the point of the test

@@ -30,7 +30,12 @@ async def read_body(receive: Receive, headers: dict[bytes, bytes], limit: int) -
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise BadRequestError("the client went away before the end of the request")
+            raise BadRequestError(
+                "the client went away before the end of the request",
+                expected="the whole body",
+                got=f"{size} bytes",
+                hint="keep the connection open until the answer is there",
+            )
         piece: bytes = message.get("body", b"")
         size += len(piece)
         if size > limit:
@@ -57,17 +62,31 @@ def decoded(body: bytes, encoding: bytes, limit: int) -> bytes:
         return body
     if name != b"gzip":
         shown = name.decode("latin-1")
-        raise UnsupportedError(f"Content-Encoding {shown!r} is not supported", expected="gzip or identity")
+        raise UnsupportedError(
+            "the Content-Encoding of the request is not supported",
+            expected="gzip or identity",
+            got=shown,
+            hint="send the body as it is",
+        )
     inflater = zlib.decompressobj(_GZIP_WINDOW)
     try:
         inflated = inflater.decompress(body, limit + 1)
     except zlib.error as error:
-        raise BadRequestError("cannot inflate the gzip body", got=str(error)) from error
+        raise _damaged(str(error)) from error
     if len(inflated) > limit:
         raise _too_large(limit, f"{len(body)} bytes of gzip that inflate to more")
     if not inflater.eof:
-        raise BadRequestError("cannot inflate the gzip body", got="it ends too early")
+        raise _damaged("it ends too early")
     return inflated
+
+
+def _damaged(got: str) -> BadRequestError:
+    return BadRequestError(
+        "cannot inflate the gzip body",
+        expected="one whole gzip stream",
+        got=got,
+        hint="compress the body, or leave out the header Content-Encoding",
+    )
 
 
 def _too_large(limit: int, got: str) -> RequestTooLargeError:

@@ -16,25 +16,25 @@ from headrace_serving.repository import ModelRepository, ModelSpec
 from headrace_serving.server import ModelServer
 
 
-class _ModelArgument(click.ParamType[tuple[str, Path]]):
-    name = "NAME=DIR"
-
-    def convert(
-        self, value: str | tuple[str, Path], param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, Path]:
-        if isinstance(value, tuple):
-            return value
+def _folders(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, Path]:
+    """Return the folder of each model by name."""
+    folders: dict[str, Path] = {}
+    for value in values:
         name, separator, folder = value.partition("=")
         if not (name and separator and folder) or set(name) & set("/:"):
-            self.fail(f"{value!r} is not NAME=DIR, with no '/' or ':' in the name", param, ctx)
-        return name, Path(folder)
+            raise click.BadParameter(f"{value!r} is not NAME=DIR, with no '/' or ':' in the name")
+        if name in folders:
+            raise click.BadParameter(f"two models have the name {name!r}")
+        folders[name] = Path(folder)
+    return folders
 
 
 @click.command()
 @click.option(
     "--model",
-    "models",
-    type=_ModelArgument(),
+    "folders",
+    metavar="NAME=DIR",
+    callback=_folders,
     multiple=True,
     required=True,
     help="A model's name and its folder: one exported model, or numbered versions of it. May be given many times.",
@@ -51,7 +51,7 @@ class _ModelArgument(click.ParamType[tuple[str, Path]]):
     help="Longest body of a request.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print where the server listens as one line of JSON.")
-def serve(models: tuple[tuple[str, Path], ...], host: str, port: int, max_request_bytes: int, as_json: bool) -> None:
+def serve(folders: dict[str, Path], host: str, port: int, max_request_bytes: int, as_json: bool) -> None:
     r"""Serve exported models over HTTP by TensorFlow Serving's routes.
 
     \b
@@ -60,9 +60,6 @@ def serve(models: tuple[tuple[str, Path], ...], host: str, port: int, max_reques
 
     Runs until SIGTERM or Ctrl-C, then answers the requests that it has taken and exits with 0.
     """
-    folders = dict(models)
-    if len(folders) != len(models):
-        raise click.UsageError("two models have the same name")
     try:
         repository = ModelRepository.load(folders, load_model)
         listener = listen(host, port)

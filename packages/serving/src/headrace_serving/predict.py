@@ -71,6 +71,8 @@ def _signature(document: dict[str, JsonValue], signatures: Mapping[str, Signatur
         raise BadRequestError(
             f'Serving signature name: "{name}" not found in signature def',
             expected="one of: " + ", ".join(sorted(signatures)),
+            got=name,
+            hint="choose one by 'signature_name'; GET .../metadata describes them",
         )
     return found
 
@@ -81,6 +83,7 @@ def _check_shape(alias: str, tensor: Array, info: TensorInfo) -> None:
             f"Input '{alias}' has a shape that the signature does not allow",
             expected=str(info.shape),
             got=str(hr.Shape(tensor.shape)),
+            hint="GET .../metadata tells the shapes that each input may have",
         )
 
 

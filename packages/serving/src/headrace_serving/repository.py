@@ -89,6 +89,7 @@ class ModelRepository:
                 raise ModelFolderError(
                     f"no version of model '{name}' can be loaded",
                     where=str(folder),
+                    expected="a folder that headrace_checkpoint.save_model or TensorFlow has made",
                     got="; ".join(f"version {version.number}: {version.error}" for version in loaded),
                     hint="export it again with headrace_checkpoint.save_model",
                 )

@@ -74,7 +74,10 @@ def _call(signature: Signature, inputs: Mapping[str, Array]) -> Mapping[str, Arr
         raise
     except Exception as error:
         raise InternalError(
-            "the model failed", got=f"{type(error).__name__}: {error}", hint="please report it with the model"
+            "the model failed",
+            expected="an answer, or an error that tells what is wrong with the inputs",
+            got=f"{type(error).__name__}: {error}",
+            hint="please report it with the model",
         ) from error
 
 

@@ -36,7 +36,10 @@ def _scalar_summary_shape(op: hr.InferenceContext) -> list[hr.Shape]:
     tags, values = (spec.shape for spec in op.inputs)
     if not tags.is_compatible_with(values):
         raise ShapeError(
-            "tags and values of a summary do not match", expected="equal shapes", got=f"{tags} tags, {values} values"
+            "tags and values of a summary do not match",
+            expected="equal shapes",
+            got=f"{tags} tags, {values} values",
+            hint="give each value a tag of its own",
         )
     return [hr.Shape([])]
 
@@ -48,6 +51,7 @@ def _scalar_summary(op: OpContext, tags: Strings, values: NDArray[np.generic]) -
             f"tags and values of summary '{op.name}' do not match",
             expected="equal shapes",
             got=f"{list(tags.shape)} tags, {list(values.shape)} values",
+            hint="give each value a tag of its own",
         )
     with np.errstate(over="ignore"):
         numbers = values.astype(np.float32).ravel().tolist()
@@ -62,7 +66,10 @@ def _text(op: OpContext, tag: bytes) -> str:
         return tag.decode()
     except UnicodeDecodeError as error:
         raise InvalidArgumentError(
-            f"summary '{op.name}' has a tag that is no text", expected="UTF-8", got=f"{tag!r:.60}"
+            f"summary '{op.name}' has a tag that is no text",
+            expected="UTF-8",
+            got=f"{tag!r:.60}",
+            hint="make the tag from a str",
         ) from error
 
 
@@ -88,6 +95,7 @@ def _merge_summary(op: OpContext, inputs: Sequence[Strings]) -> Strings:
                     f"summary '{op.name}' merges two values of one tag",
                     expected="each tag once",
                     got=f"'{value.tag}' twice",
+                    hint="give one of them another tag",
                 )
             tags.add(value.tag)
             merged.value.append(value)
@@ -99,7 +107,10 @@ def _parsed(op: OpContext, data: bytes) -> Summary:
         return Summary.FromString(data)
     except (DecodeError, TypeError) as error:
         raise InvalidArgumentError(
-            f"summary '{op.name}' cannot merge its inputs", expected="serialised Summaries", got=f"{data!r:.60}"
+            f"summary '{op.name}' cannot merge its inputs",
+            expected="serialised Summaries",
+            got=f"{data!r:.60}",
+            hint="merge the results of summary operations only",
         ) from error
 
 

@@ -203,5 +203,6 @@ class EventWriter:
                 "the event writer is closed",
                 where=str(self.path),
                 expected="a call before close() or inside the with block",
+                got="a call after it",
                 hint="make a new EventWriter on the same folder; it writes a file of its own",
             )
