@@ -10,7 +10,7 @@ __all__ = ["broadcast_gradients", "conjugate", "sum_to_operand"]
 
 
 def conjugate(x: Tensor) -> Tensor:
-    """The complex conjugate; x itself if it is real. Gradients of complex functions multiply by conjugated derivatives."""
+    """The complex conjugate; x itself if it is real. Gradients multiply by conjugated derivatives."""
     if not x.dtype.is_complex:
         return x
     result: Tensor = apply_op("Conj", x)
@@ -23,10 +23,10 @@ def broadcast_gradients(x: Tensor, y: Tensor, dx: Tensor, dy: Tensor) -> list[Te
 
 
 def sum_to_operand(gradient: Tensor, operand: Tensor, other: Tensor) -> Tensor:
-    """Sum a gradient of the shape to which `operand` and `other` broadcast over the axes along which `operand` was repeated.
+    """Sum a gradient over the axes along which `operand` was repeated to broadcast with `other`.
 
-    Where the static shapes say which axes those are, nothing is computed for it in the step; where they do not, the step
-    finds out by `BroadcastGradientArgs`.
+    Where the static shapes say which axes those are, nothing is computed for it in the step; where they do not, the
+    step finds out by `BroadcastGradientArgs`.
     """
     axes = _repeated_axes(operand.shape, other.shape)
     if axes is None:
@@ -46,7 +46,7 @@ def sum_to_operand(gradient: Tensor, operand: Tensor, other: Tensor) -> Tensor:
 
 
 def _repeated_axes(operand: Shape, other: Shape) -> list[int] | None:
-    """The axes of the broadcast shape along which `operand` may be repeated and can be summed keeping size 1; None if unknown."""
+    """The axes of the broadcast shape to sum over, so that `operand`'s own sizes remain; None if they are not known."""
     if operand.dims is None or other.dims is None:
         return None
     rank = max(len(operand), len(other))

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from headrace.grad.broadcast import broadcast_gradients, conjugate
-from headrace.grad.registry import no_gradient, register_gradient
+from headrace.grad.broadcast import broadcast_gradients, conjugate, sum_to_operand
+from headrace.grad.registry import register_gradient
 from headrace.graph.apply import apply_op
 from headrace.graph.operation import Operation, Tensor
 
@@ -64,7 +64,7 @@ _by_input("Atanh", lambda g, x: g / (1 - _op("Square", x)))
 _by_input("Erf", lambda g, x: g * _op("Exp", -_op("Square", x)) * _TWO_BY_ROOT_PI)
 _by_input("Erfc", lambda g, x: -g * _op("Exp", -_op("Square", x)) * _TWO_BY_ROOT_PI)
 _by_input("Lgamma", lambda g, x: g * _op("Digamma", x))
-no_gradient("Digamma", "its derivative, Polygamma, is not among the operations")
+_by_input("Digamma", lambda g, x: g * _op("Polygamma", 1.0, x))
 
 
 @register_gradient("Exp")
@@ -102,6 +102,20 @@ def _nonzero(x: Tensor) -> Tensor:
     """1 where x differs from 0, else 0, in x's dtype."""
     result: Tensor = apply_op("Cast", apply_op("NotEqual", x, apply_op("ZerosLike", x)), DstT=x.dtype)
     return result
+
+
+@register_gradient("Polygamma")
+def _polygamma(op: Operation, g: Tensor) -> list[Tensor | None]:
+    """By x the polygamma of the next order; the order itself is a whole number."""
+    order, x = op.inputs
+    return [None, sum_to_operand(g * _op("Polygamma", order + 1, x), x, order)]
+
+
+@register_gradient("Zeta")
+def _zeta(op: Operation, g: Tensor) -> list[Tensor | None]:
+    """By q: -x zeta(x + 1, q). The derivative by x is not among the operations."""
+    x, q = op.inputs
+    return [None, sum_to_operand(-g * x * _op("Zeta", x + 1, q), q, x)]
 
 
 @register_gradient("TanhGrad")

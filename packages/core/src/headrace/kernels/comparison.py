@@ -28,11 +28,10 @@ for _name, _ufunc in {
 
 
 def _register_equality(op_type: str, function: Callable[..., Any], unequal: bool) -> None:
-    def kernel(op: OpContext, x: Array, y: Array) -> Array:
+    def kernel(op: OpContext, x: Array, y: Array) -> Any:
         if not op.attr("incompatible_shape_error") and not _broadcast(x, y):
             return np.array(unequal)
-        result: Any = function(x, y)
-        return result
+        return function(x, y)
 
     def string_kernel(op: OpContext, x: Array, y: Array) -> Array:
         return np.asarray(kernel(op, x, y), np.bool_)  # a comparison of scalar strings gives a Python bool

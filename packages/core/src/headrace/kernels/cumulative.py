@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from headrace.interfaces import OpContext
+from headrace.kernels.reduction import lowest_finite
 from headrace.kernels.registry import register_kernel
 from headrace.ops.reduction import normalize_axis
 from headrace.types import Array, bfloat16, float16
@@ -38,11 +38,6 @@ def _register_scan(op_type: str, ufunc: np.ufunc, empty: Callable[[np.dtype[Any]
     register_kernel(op_type)(kernel)
 
 
-def _lowest_finite(dtype: np.dtype[Any]) -> Any:
-    """TensorFlow documents it as the start of an exclusive log-sum-exp, in place of minus infinity."""
-    return ml_dtypes.finfo(dtype).min
-
-
 _register_scan("Cumsum", np.add, lambda dtype: 0)
 _register_scan("Cumprod", np.multiply, lambda dtype: 1)
-_register_scan("CumulativeLogsumexp", np.logaddexp, _lowest_finite)
+_register_scan("CumulativeLogsumexp", np.logaddexp, lowest_finite)

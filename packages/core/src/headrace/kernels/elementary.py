@@ -45,25 +45,25 @@ def _like(x: Array, number: float) -> Any:
 
 @register_kernel("Reciprocal", takes_out=True, in_place=True)
 @register_kernel("Inv", takes_out=True, in_place=True)
-def _reciprocal(op: OpContext, x: Array, out: Array | None = None) -> Array:
+def _reciprocal(op: OpContext, x: Array, out: Any = None) -> Any:
     return np.divide(_like(x, 1), x, out=out)
 
 
 @register_kernel("Reciprocal", dtypes=_INTEGERS, takes_out=True, in_place=True)
 @register_kernel("Inv", dtypes=_INTEGERS, takes_out=True, in_place=True)
-def _integer_reciprocal(op: OpContext, x: Array, out: Array | None = None) -> Array:
+def _integer_reciprocal(op: OpContext, x: Array, out: Any = None) -> Any:
     check_divisor(x)
     return truncated_quotient(np.ones_like(x), x, out)
 
 
 @register_kernel("Rsqrt", takes_out=True, in_place=True)
-def _rsqrt(op: OpContext, x: Array, out: Array | None = None) -> Array:
+def _rsqrt(op: OpContext, x: Array, out: Any = None) -> Any:
     root = np.sqrt(x, out=out)
     return np.divide(_like(x, 1), root, out=out)
 
 
 @register_kernel("Sigmoid", takes_out=True)
-def _sigmoid(op: OpContext, x: Array, out: Array | None = None) -> Array:
+def _sigmoid(op: OpContext, x: Array, out: Any = None) -> Any:
     """exp is taken of -|x| only, so nothing overflows: 1 / (1 + e) where x >= 0, e / (1 + e) elsewhere."""
     one = _like(x, 1)
     if np.iscomplexobj(x):
@@ -73,20 +73,20 @@ def _sigmoid(op: OpContext, x: Array, out: Array | None = None) -> Array:
 
 
 @register_kernel("Xlogy", takes_out=True)
-def _xlogy(op: OpContext, x: Array, y: Array, out: Array | None = None) -> Array:
+def _xlogy(op: OpContext, x: Array, y: Array, out: Any = None) -> Any:
     return zero_where(np.equal(x, 0), np.multiply, x, np.log(y), out)
 
 
 @register_kernel("Xdivy", takes_out=True, in_place=True)
-def _xdivy(op: OpContext, x: Array, y: Array, out: Array | None = None) -> Array:
+def _xdivy(op: OpContext, x: Array, y: Array, out: Any = None) -> Any:
     return zero_where(np.equal(x, 0), np.divide, x, y, out)
 
 
-Slope = Callable[[Array, Array, Any], Any]
+Slope = Callable[[Any, Any, Any], Any]
 
 
 def _register_slope(op_type: str, slope: Slope) -> None:
-    """A gradient by the output y; of complex functions the conjugate of the derivative, as everywhere in backpropagation."""
+    """A gradient by the output y; of complex functions by its conjugate."""
 
     def kernel(op: OpContext, y: Array, dy: Array) -> Array:
         result: Array = slope(np.conjugate(y) if np.iscomplexobj(y) else y, dy, np.asarray(y).dtype.type)
@@ -96,7 +96,7 @@ def _register_slope(op_type: str, slope: Slope) -> None:
 
 
 @register_kernel("TanhGrad", takes_out=True)
-def _tanh_grad(op: OpContext, y: Array, dy: Array, out: Array | None = None) -> Array:
+def _tanh_grad(op: OpContext, y: Array, dy: Array, out: Any = None) -> Any:
     """dy * (1 - y * y), each step into the output, so that it needs no other memory."""
     y = np.conjugate(y) if np.iscomplexobj(y) else y
     slope = np.subtract(_like(y, 1), np.multiply(y, y, out=out), out=out)

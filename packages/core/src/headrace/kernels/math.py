@@ -159,4 +159,4 @@ def _clip(op: OpContext, t: Array, low: Array, high: Array, out: Any = None) -> 
             expected=f"a scalar or a shape that broadcasts to {list(np.shape(t))}",
             got=f"{list(np.shape(low))} and {list(np.shape(high))}",
         )
-    return np.minimum(np.maximum(t, low, out=out), high, out=out)
+    return np.maximum(np.minimum(t, high, out=out), low, out=out)

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from headrace.errors import InvalidArgumentError
@@ -114,7 +115,8 @@ def _integer_mean(op: OpContext, x: Array, axis: Array) -> Array:
 @register_kernel("Prod", takes_out=True)
 def _prod(op: OpContext, x: Array, axis: Array, out: Any = None) -> Any:
     x = np.asarray(x, order="C")
-    return np.multiply.reduce(x, axes_from(axis, x.ndim), x.dtype, out, op.attr("keep_dims"))
+    axes = axes_from(axis, x.ndim)
+    return np.multiply.reduce(x, axis=axes, dtype=x.dtype, out=out, keepdims=op.attr("keep_dims"))
 
 
 @register_kernel("Prod", dtypes={"T": _NARROW})
@@ -132,6 +134,16 @@ def lowest(dtype: np.dtype[Any]) -> Any:
 def highest(dtype: np.dtype[Any]) -> Any:
     """What `Min` gives where there is nothing to compare: infinity, or the highest integer."""
     return np.iinfo(dtype).max if dtype.kind in "iu" else dtype.type(np.inf)
+
+
+def lowest_finite(dtype: np.dtype[Any]) -> Any:
+    """The lowest finite number: what TensorFlow starts some searches from, in place of minus infinity."""
+    return np.iinfo(dtype).min if dtype.kind in "iu" else ml_dtypes.finfo(dtype).min  # type: ignore[no-untyped-call]
+
+
+def highest_finite(dtype: np.dtype[Any]) -> Any:
+    """The highest finite number."""
+    return np.iinfo(dtype).max if dtype.kind in "iu" else ml_dtypes.finfo(dtype).max  # type: ignore[no-untyped-call]
 
 
 def _register_extreme(op_type: str, ufunc: np.ufunc, empty: Callable[[np.dtype[Any]], Any]) -> None:

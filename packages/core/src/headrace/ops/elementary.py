@@ -7,7 +7,7 @@ from headrace.graph.apply import TensorLike
 from headrace.graph.op_def import InferenceContext, register_op
 from headrace.graph.operation import Tensor
 from headrace.ops.math import SIGNED, apply_binary, apply_unary, register_binary, register_unary
-from headrace.types import Shape, broadcast_shapes
+from headrace.types import Shape, broadcast_shapes, float32, float64
 
 __all__ = [
     "acos",
@@ -27,6 +27,7 @@ __all__ = [
     "lgamma",
     "log",
     "log1p",
+    "polygamma",
     "reciprocal",
     "rsqrt",
     "sigmoid",
@@ -37,6 +38,7 @@ __all__ = [
     "tanh",
     "xdivy",
     "xlogy",
+    "zeta",
 ]
 
 register_unary("Sqrt", attr.floating_or_complex, "The square root; NaN of negative numbers.")
@@ -69,6 +71,18 @@ register_binary(
 )
 register_binary("Xlogy", attr.floating_or_complex, "x * log(y), and 0 where x is 0.")
 register_binary("Xdivy", attr.floating_or_complex, "x / y, and 0 where x is 0.")
+
+
+@register_op("Zeta", inputs={"x": "T", "q": "T"}, outputs={"z": "T"}, attrs={"T": attr.type(float32, float64)})
+def _zeta_shape(op: InferenceContext) -> list[Shape]:
+    """The Hurwitz zeta function, the sum over k >= 0 of (q + k)**-x."""
+    return [broadcast_shapes(op.inputs[0].shape, op.inputs[1].shape)]
+
+
+@register_op("Polygamma", inputs={"a": "T", "x": "T"}, outputs={"z": "T"}, attrs={"T": attr.type(float32, float64)})
+def _polygamma_shape(op: InferenceContext) -> list[Shape]:
+    """The derivative of order a of digamma at x."""
+    return [broadcast_shapes(op.inputs[0].shape, op.inputs[1].shape)]
 
 
 def _register_slope(name: str, doc: str) -> None:
@@ -486,6 +500,36 @@ def xlogy(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Tensor:
       [0. 0.]
     """
     return apply_binary("Xlogy", x, y, name)
+
+
+def zeta(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Tensor:
+    """The Hurwitz zeta function, the sum over k >= 0 of (y + k)**-x.
+
+    Element by element; float32 or float64, see `hr.add`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default() as graph:
+      ...     z = hr.zeta(2.0, [1.0, 2.0])
+      >>> print(hr.Session(graph).run(z))
+      [1.644934  0.644934]
+    """
+    return apply_binary("Zeta", x, y, name)
+
+
+def polygamma(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Tensor:
+    """The derivative of order x of digamma at y, for whole x >= 0.
+
+    Element by element; float32 or float64, see `hr.add`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default() as graph:
+      ...     z = hr.polygamma(1.0, [1.0, 2.0])
+      >>> print(hr.Session(graph).run(z))
+      [1.644934  0.644934]
+    """
+    return apply_binary("Polygamma", x, y, name)
 
 
 def xdivy(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Tensor:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from headrace.errors import ShapeError
+from headrace.errors import InvalidArgumentError, ShapeError
 from headrace.graph import attr
 from headrace.graph.apply import TensorLike, apply_op
 from headrace.graph.op_def import InferenceContext, register_op
 from headrace.graph.operation import Tensor
 from headrace.graph.operators import overload_operator
+from headrace.ops.einsum import einsum
+from headrace.ops.math import abs as absolute
+from headrace.ops.math import apply_unary
 from headrace.ops.promotion import promoted
-from headrace.types import Shape, broadcast_shapes
+from headrace.ops.reduction import Axis, euclidean_norm
+from headrace.ops.reduction import max as largest
+from headrace.ops.reduction import sum as total
+from headrace.types import Shape, broadcast_shapes, complex64, complex128, float16, float32, float64
 
-__all__ = ["matmul"]
+__all__ = ["cholesky", "det", "inv", "matmul", "norm", "solve", "trace"]
+
+_FACTORED = attr.type(float16, float32, float64, complex64, complex128)
 
 
 def check_product(op: InferenceContext, left: int | None, right: int | None, hint: str) -> None:
@@ -75,7 +83,7 @@ _BATCH_ATTRS = {
 
 @register_op("BatchMatMulV2", inputs={"x": "T", "y": "T"}, outputs={"output": "T"}, attrs=_BATCH_ATTRS)
 def _batch_matmul_v2_shape(op: InferenceContext) -> list[Shape]:
-    """Products of matrices, `[..., n, k]` and `[..., k, m]`, whose leading axes broadcast; `adj` is the conjugate transpose."""
+    """Products of matrices `[..., n, k]` and `[..., k, m]` whose leading axes broadcast."""
     return _batch_matmul_shape(op)
 
 
@@ -88,6 +96,58 @@ def _batch_matmul_v1_shape(op: InferenceContext) -> list[Shape]:
         if not batches[0].is_compatible_with(batches[1]):
             raise ShapeError("BatchMatMul does not broadcast", expected=str(batches[0]), got=str(batches[1]))
     return _batch_matmul_shape(op)
+
+
+def _square(op: InferenceContext, index: int) -> Shape:
+    """The shape of an input whose last two axes must be equal."""
+    shape = op.inputs[index].shape
+    if shape.dims is None:
+        return shape
+    if len(shape) < 2 or not Shape([shape[-2]]).is_compatible_with(Shape([shape[-1]])):
+        raise ShapeError(f"{op.type} takes square matrices", expected="[..., n, n]", got=str(shape))
+    return shape
+
+
+@register_op("Cholesky", inputs={"input": "T"}, outputs={"output": "T"}, attrs={"T": _FACTORED})
+def _cholesky_shape(op: InferenceContext) -> list[Shape]:
+    """The lower triangular L with L L* = A, for positive definite A of which only the lower triangle is read."""
+    return [_square(op, 0)]
+
+
+@register_op(
+    "MatrixInverse",
+    inputs={"input": "T"},
+    outputs={"output": "T"},
+    attrs={"adjoint": attr.bool(False), "T": _FACTORED},
+)
+def _inverse_shape(op: InferenceContext) -> list[Shape]:
+    """The inverse of square matrices, or of their adjoints; a singular one is an error."""
+    return [_square(op, 0)]
+
+
+@register_op("MatrixDeterminant", inputs={"input": "T"}, outputs={"output": "T"}, attrs={"T": _FACTORED})
+def _determinant_shape(op: InferenceContext) -> list[Shape]:
+    """The determinants of square matrices; 1 of an empty one."""
+    shape = _square(op, 0)
+    return [Shape() if shape.dims is None else Shape(shape.dims[:-2])]
+
+
+@register_op(
+    "MatrixSolve",
+    inputs={"matrix": "T", "rhs": "T"},
+    outputs={"output": "T"},
+    attrs={"adjoint": attr.bool(False), "T": _FACTORED},
+)
+def _solve_shape(op: InferenceContext) -> list[Shape]:
+    """X with A X = B, or A* X = B, for square A `[..., n, n]` and B `[..., n, k]`; a singular A is an error."""
+    matrix, rhs = _square(op, 0), op.inputs[1].shape
+    if matrix.dims is None or rhs.dims is None:
+        return [rhs]
+    if len(rhs) < 2 or not Shape(matrix.dims[:-1]).is_compatible_with(Shape(rhs.dims[:-1])):
+        raise ShapeError(
+            "the right side does not fit the matrix", expected=f"{Shape(matrix.dims[:-1])} + [k]", got=str(rhs)
+        )
+    return [rhs]
 
 
 @overload_operator("matmul")
@@ -136,4 +196,132 @@ def matmul(
         right = apply_op("Conj", right) if transpose_b else right
     product = apply_op("BatchMatMulV2", left, right, adj_x=transpose_a, adj_y=transpose_b, name=name)
     squeezed = [axis for axis, rank in ((-2, ranks[0]), (-1, ranks[1])) if rank == 1]
-    return apply_op("Squeeze", product, squeeze_dims=squeezed) if squeezed else product  # type: ignore[no-any-return]
+    return apply_op("Squeeze", product, squeeze_dims=squeezed) if squeezed else product
+
+
+def cholesky(x: TensorLike, *, name: str | None = None) -> Tensor:
+    """The lower triangular L with L L* = x.
+
+    Args:
+      x: floating or complex `[..., n, n]`, positive definite; only the lower triangle is read.
+      name: the operation's name.
+    Returns:
+      The same dtype and shape. The gradient is symmetric, as if both triangles had been read.
+    Raises:
+      ShapeError: the matrices are not square.
+      InvalidArgumentError: one is not positive definite (when the step runs).
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default() as graph:
+      ...     y = hr.linalg.cholesky([[4.0, 2.0], [2.0, 5.0]])
+      >>> print(hr.Session(graph).run(y))
+      [[2. 0.]
+       [1. 2.]]
+    """
+    return apply_unary("Cholesky", x, name)
+
+
+def inv(x: TensorLike, *, name: str | None = None) -> Tensor:
+    """The inverse of each matrix of x, floating or complex `[..., n, n]`.
+
+    Raises:
+      ShapeError: the matrices are not square.
+      InvalidArgumentError: one is singular (when the step runs).
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default() as graph:
+      ...     y = hr.linalg.inv([[2.0, 0.0], [0.0, 4.0]])
+      >>> print(hr.Session(graph).run(y))
+      [[0.5  0.  ]
+       [0.   0.25]]
+    """
+    return apply_unary("MatrixInverse", x, name)
+
+
+def det(x: TensorLike, *, name: str | None = None) -> Tensor:
+    """The determinant of each matrix of x, floating or complex `[..., n, n]`; `[...]`, 1 where n is 0.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default() as graph:
+      ...     y = hr.linalg.det([[2.0, 1.0], [0.0, 4.0]])
+      >>> print(hr.Session(graph).run(y))
+      8.0
+    """
+    return apply_unary("MatrixDeterminant", x, name)
+
+
+def solve(a: TensorLike, b: TensorLike, *, name: str | None = None) -> Tensor:
+    """x with a x = b.
+
+    Args:
+      a: floating or complex `[..., n, n]`.
+      b: `[..., n, k]` with the same leading axes, or `[n]`.
+      name: the operation's name.
+    Returns:
+      The promoted dtype and the shape of `b`.
+    Raises:
+      ShapeError: `a` is not square, or `b` does not fit it.
+      InvalidArgumentError: a matrix is singular (when the step runs).
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default() as graph:
+      ...     x = hr.linalg.solve([[2.0, 0.0], [0.0, 4.0]], [1.0, 1.0])
+      >>> print(hr.Session(graph).run(x))
+      [0.5  0.25]
+    """
+    matrix, rhs = promoted(a, b)
+    if rhs.shape.rank != 1:
+        result: Tensor = apply_op("MatrixSolve", matrix, rhs, name=name)
+        return result
+    column: Tensor = apply_op("MatrixSolve", matrix, apply_op("ExpandDims", rhs, -1), name=name)
+    vector: Tensor = apply_op("Squeeze", column, squeeze_dims=[-1])
+    return vector
+
+
+def trace(x: TensorLike, *, name: str | None = None) -> Tensor:
+    """The sum of the diagonal of each matrix of x, numeric `[..., n, n]`; `[...]`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default() as graph:
+      ...     y = hr.linalg.trace([[2.0, 1.0], [0.0, 4.0]])
+      >>> print(hr.Session(graph).run(y))
+      6.0
+    """
+    return einsum("...ii->...", x, name=name)
+
+
+def norm(
+    x: TensorLike, *, axis: Axis = None, ord: float = 2, keepdims: bool = False, name: str | None = None
+) -> Tensor:
+    """The length of x as a vector.
+
+    Args:
+      x: numeric, any shape; integers become float32.
+      axis: the axes that are taken together as one vector; all of them by default.
+      ord: 2 for the root of the sum of squares, 1 for the sum of absolute values, infinity for the largest of them.
+      keepdims: leave the reduced axes in the shape, with size 1.
+      name: the operation's name.
+    Returns:
+      The floating or complex dtype, the shape of `x` without the reduced axes. The gradient at a length of 0 is 0.
+    Raises:
+      InvalidArgumentError: `ord` is something else.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default() as graph:
+      ...     y = hr.linalg.norm([3.0, 4.0])
+      >>> print(hr.Session(graph).run(y))
+      5.0
+    """
+    if ord == 2:
+        return euclidean_norm(x, axis=axis, keepdims=keepdims, name=name)
+    if ord == 1:
+        return total(absolute(x), axis=axis, keepdims=keepdims, name=name)
+    if ord == float("inf"):
+        return largest(absolute(x), axis=axis, keepdims=keepdims, name=name)
+    raise InvalidArgumentError("there is no norm of that order here", expected="ord 1, 2 or infinity", got=f"ord {ord}")

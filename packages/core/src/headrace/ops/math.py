@@ -125,7 +125,7 @@ def _add_n_shape(op: InferenceContext) -> list[Shape]:
     attrs={"T": attr.ordered},
 )
 def _clip_shape(op: InferenceContext) -> list[Shape]:
-    """minimum(maximum(t, clip_value_min), clip_value_max), with t's shape; NaN stays."""
+    """maximum(minimum(t, clip_value_max), clip_value_min), with t's shape; NaN stays."""
     shape = op.inputs[0].shape
     for bound in op.inputs[1:]:
         broadcast_shapes(shape, bound.shape)
@@ -315,7 +315,9 @@ def pow(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Tensor:
 
 
 def maximum(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Tensor:
-    """The larger of x and y, element by element, NaN if either is; where they are equal the gradient goes to x; see `add`.
+    """The larger of x and y, element by element; NaN if either is.
+
+    Where they are equal the gradient goes to x. See `add`.
 
     Example:
       >>> import headrace as hr
@@ -328,7 +330,9 @@ def maximum(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Tensor:
 
 
 def minimum(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Tensor:
-    """The smaller of x and y, element by element, NaN if either is; where they are equal the gradient goes to x; see `add`.
+    """The smaller of x and y, element by element; NaN if either is.
+
+    Where they are equal the gradient goes to x. See `add`.
 
     Example:
       >>> import headrace as hr
@@ -383,7 +387,7 @@ def clip(
     Args:
       x: numeric and not complex, any shape.
       min: the lower bound, of a shape that broadcasts with that of `x`, or None.
-      max: the upper bound, the same; where it is below `min` the result is `max`.
+      max: the upper bound, the same; where it is below `min` the result is `min`.
       name: the operation's name.
     Returns:
       The promoted dtype and the broadcast shape. The gradient is 1 inside the range, its ends included, and 0 outside.
@@ -396,13 +400,13 @@ def clip(
       [0.  0.5 1. ]
     """
     if min is None or max is None:
-        result = convert_to_tensor(x) if min is None else maximum(x, min, name=name if max is None else None)
-        return result if max is None else minimum(result, max, name=name)
+        limited = convert_to_tensor(x) if max is None else minimum(x, max, name=name if min is None else None)
+        return limited if min is None else maximum(limited, min, name=name)
     value, low, high = promoted(x, min, max)
     if low.shape.rank == 0 and high.shape.rank == 0:
         clipped: Tensor = apply_op("ClipByValue", value, low, high, name=name)
         return clipped
-    return minimum(maximum(value, low), high, name=name)
+    return maximum(minimum(value, high), low, name=name)
 
 
 @overload_operator("negative")

@@ -122,7 +122,7 @@ _ARG_INPUTS = {"input": "T", "dimension": "Tidx"}
     },
 )
 def _arg_max_shape(op: InferenceContext) -> list[Shape]:
-    """The position of the largest element along an axis, of the first one if there are several; NaN counts as the lowest."""
+    """The first position of the largest element along an axis; NaN counts as the lowest value."""
     return _arg_shape(op)
 
 
@@ -133,7 +133,7 @@ def _arg_max_shape(op: InferenceContext) -> list[Shape]:
     attrs={"T": _ARG_INPUT, "Tidx": attr.index_type, "output_type": attr.type(int32, int64, default=int64)},
 )
 def _arg_min_shape(op: InferenceContext) -> list[Shape]:
-    """The position of the smallest element along an axis, of the first one if there are several; NaN counts as the highest."""
+    """The first position of the smallest element along an axis; NaN counts as the highest value."""
     return _arg_shape(op)
 
 
@@ -286,9 +286,9 @@ def argmin(
     dtype: DTypeLike = int64,
     name: str | None = None,
 ) -> Tensor:
-    """The position of the smallest element along an axis, of the first one if there are several; NaN counts as the highest.
+    """The position of the smallest element along an axis, of the first one if there are several.
 
-    See `argmax`; `dtype` is int32 or int64.
+    NaN counts as the highest value there is. See `argmax`; `dtype` is int32 or int64.
 
     Example:
       >>> import headrace as hr
@@ -303,8 +303,8 @@ def argmin(
 def euclidean_norm(x: TensorLike, *, axis: Axis = None, keepdims: bool = False, name: str | None = None) -> Tensor:
     """The square root of the sum of squares along some axes; see `sum`.
 
-    It does not overflow or underflow where the squares would. The gradient at a norm of 0 is taken as 0, the subgradient of
-    least length; TensorFlow gives NaN there.
+    It does not overflow or underflow where the squares would. The gradient at a norm of 0 is taken as 0, the
+    subgradient of least length; TensorFlow gives NaN there.
 
     Example:
       >>> import headrace as hr
@@ -404,25 +404,26 @@ def _position(
     value = convert_to_tensor(x)
     if axis is not None:
         result: Tensor = apply_op(op_type, value, axis, output_type=as_dtype(dtype), name=name)
-        return apply_op("ExpandDims", result, axis) if keepdims else result  # type: ignore[no-any-return]
+        return apply_op("ExpandDims", result, axis) if keepdims else result
     flat: Tensor = apply_op("Reshape", value, [-1])
     position: Tensor = apply_op(op_type, flat, 0, output_type=as_dtype(dtype), name=name)
     if not keepdims:
         return position
     ones: Tensor = apply_op("OnesLike", apply_op("Shape", value))
-    return apply_op("Reshape", position, ones)  # type: ignore[no-any-return]
+    kept: Tensor = apply_op("Reshape", position, ones)
+    return kept
 
 
 def _number(x: TensorLike) -> Tensor:
     value = convert_to_tensor(x)
-    return apply_op("Cast", value, DstT=int32) if value.dtype is bool_dtype else value  # type: ignore[no-any-return]
+    return apply_op("Cast", value, DstT=int32) if value.dtype is bool_dtype else value
 
 
 def _float(x: TensorLike) -> Tensor:
     value = convert_to_tensor(x)
-    return value if value.dtype.is_differentiable else apply_op("Cast", value, DstT=float32)  # type: ignore[no-any-return]
+    return value if value.dtype.is_differentiable else apply_op("Cast", value, DstT=float32)
 
 
 def _truth(x: TensorLike) -> Tensor:
     value = convert_to_tensor(x)
-    return value if value.dtype is bool_dtype else apply_op("Cast", value, DstT=bool_dtype)  # type: ignore[no-any-return]
+    return value if value.dtype is bool_dtype else apply_op("Cast", value, DstT=bool_dtype)
