@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 
 import numpy as np
 import pytest
@@ -188,3 +189,23 @@ def test_two_variables_of_one_shared_name_must_agree() -> None:
         reads = [hr.apply_op("VarIsInitializedOp", item) for item in (a, b)]
     with pytest.raises(hr.errors.InvalidArgumentError, match="'v' exists with another type"):
         hr.Session(graph).run(reads)
+
+
+def test_a_variable_of_the_process_never_gets_the_name_of_another() -> None:
+    """The name decides where the value lives: two variables under one would overwrite each other."""
+    first = hr.Variable(1.0, name="taken_1")
+    second, third = hr.Variable(2.0, name="taken"), hr.Variable(3.0, name="taken")
+    assert len({first.name, second.name, third.name}) == 3
+    assert [first.numpy(), second.numpy(), third.numpy()] == [1.0, 2.0, 3.0]
+
+
+def test_graphs_that_used_a_variable_of_the_process_do_not_outlive_their_use() -> None:
+    """D01: an update outside any graph builds a small one; the variable must not keep it."""
+    w = hr.Variable(0.0)
+    graph = hr.Graph()
+    with graph.as_default():
+        w.read()
+    alive = weakref.ref(graph)
+    del graph
+    gc.collect()
+    assert alive() is None

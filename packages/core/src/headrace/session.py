@@ -277,8 +277,8 @@ class Session:
     def _initialize(self, names: Sequence[str]) -> None:
         targets: list[Operation] = [
             variable.initializer
-            for variable in self.graph.variables
-            if variable.initializer is not None and variable.handle_in(self.graph).op.name in names
+            for variable, handle in self.graph.handles.items()
+            if variable.initializer is not None and handle.op.name in names
         ]
         buffers = self._variable_buffers()
         pending = [op for op in targets if not buffers[op.inputs[0].op.name].is_initialized]

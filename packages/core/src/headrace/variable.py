@@ -12,7 +12,6 @@ two sessions have two values                    functions share the one value
 
 from __future__ import annotations
 
-import itertools
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -30,8 +29,6 @@ from headrace.session import Session
 from headrace.types import Array, DType, DTypeLike, Shape, ShapeLike, TensorSpec, as_dtype, as_shape
 
 __all__ = ["Variable", "VariableRows"]
-
-_process_names: dict[str, itertools.count[int]] = {}
 
 
 class Variable(Operators):
@@ -58,7 +55,7 @@ class Variable(Operators):
       array([1., 2.], dtype=float32)
     """
 
-    __slots__ = ("__weakref__", "_handles", "_read", "_storage", "initializer", "name", "spec", "trainable")
+    __slots__ = ("__weakref__", "_read", "_storage", "initializer", "name", "spec", "trainable")
 
     def __init__(
         self,
@@ -72,7 +69,6 @@ class Variable(Operators):
     ) -> None:
         self.trainable = trainable
         self.initializer: Operation | None = None
-        self._handles: weakref.WeakKeyDictionary[Graph, Tensor] = weakref.WeakKeyDictionary()
         self._read: Tensor | None = None
         self._storage: VariableBuffer | None = None
         wanted = None if dtype is None else as_dtype(dtype)
@@ -100,17 +96,15 @@ class Variable(Operators):
                 {"shared_name": self.name, "dtype": self.spec.dtype, "shape": self.spec.shape},
                 name=scope,
             ).outputs[0]
-            self._handles[graph] = handle
             self.initializer = apply_op("AssignVariableOp", handle, value, dtype=self.spec.dtype, name="assign")
             self._read = self._add_read(handle)
-        graph.variables.append(self)
+        graph.handles[self] = handle
 
     def _create_in_process(self, initial_value: Any, name: str, dtype: DType | None, shape: ShapeLike | None) -> None:
         value = _evaluate(initial_value, dtype)
         self.spec = TensorSpec(as_dtype(value.dtype), Shape(value.shape) if shape is None else as_shape(shape))
-        count = next(_process_names.setdefault(name, itertools.count()))
-        self.name = name if count == 0 else f"{name}_{count}"
-        self._storage = process_resources().variable(PROCESS_CONTAINER, self.name, self.spec.dtype, self.spec.shape)
+        self._storage = process_resources().new_variable(PROCESS_CONTAINER, name, self.spec.dtype, self.spec.shape)
+        self.name = self._storage.name
         self._storage.assign(value)
         weakref.finalize(self, process_resources().forget, PROCESS_CONTAINER, self.name)
 
@@ -127,20 +121,18 @@ class Variable(Operators):
     @property
     def handle(self) -> Tensor:
         """The handle in the graph that is being built, or in the variable's own."""
-        if has_graph() and (current_graph() in self._handles or self._storage is not None):
-            return self.handle_in(current_graph())
-        return self._own_handle()
+        return self.handle_in(current_graph()) if has_graph() and self._storage is not None else self._own_handle()
 
     def _own_handle(self) -> Tensor:
-        if self._storage is not None or not self._handles:
+        if self._read is None:
             raise FailedPreconditionError(
                 f"variable '{self.name}' has no handle here", hint="use it under a graph or inside a function"
             )
-        return next(iter(self._handles.values()))
+        return self._read.op.inputs[0]
 
     def handle_in(self, graph: Graph) -> Tensor:
         """The handle in `graph`; a variable of the process gets one in every graph that asks."""
-        found = self._handles.get(graph)
+        found = graph.handles.get(self)
         if found is not None:
             return found
         if self._storage is None:
@@ -157,8 +149,7 @@ class Variable(Operators):
                 "shape": self.spec.shape,
             }
             handle = graph.create_op("VarHandleOp", (), attrs, name=self.name + "/").outputs[0]
-        self._handles[graph] = handle
-        graph.variables.append(self)
+        graph.handles[self] = handle
         return handle
 
     @property

@@ -31,6 +31,9 @@ class Graph:
       extend: permit one line of the program to add operations again and again between steps; by default that is an
         error, since a graph that grows in a training loop gets slower with every step.
 
+    Attributes:
+      handles: the variables that are used in the graph, each with its handle there.
+
     Example:
       >>> import headrace as hr
       >>> graph = hr.Graph()
@@ -44,7 +47,7 @@ class Graph:
     def __init__(self, *, seed: int | None = None, extend: bool = False) -> None:
         self.seed = seed
         self.extend = extend
-        self.variables: list[Any] = []
+        self.handles: dict[Any, Tensor] = {}
         self.library = b""
         self.versions: tuple[int, int] = (0, 0)
         self._operations: list[Operation] = []
@@ -60,6 +63,11 @@ class Graph:
         """The operations in the order of creation; a snapshot."""
         with self._lock:
             return tuple(self._operations)
+
+    @property
+    def variables(self) -> list[Any]:
+        """The variables that are used in the graph, in the order in which they came to it; a snapshot."""
+        return list(self.handles)
 
     @property
     def version(self) -> int:

@@ -36,7 +36,7 @@ def initialize_variables(
       FailedPreconditionError: variables without a value have no initializer; the text names all of them.
       GraphError: initial values depend on each other in a circle.
     """
-    initializers = {variable.handle_in(graph): variable.initializer for variable in graph.variables}
+    initializers = {handle: variable.initializer for variable, handle in graph.handles.items()}
     roots = [fetch.op for fetch in fetches if fetch not in feeds] + list(targets)
     waiting = _uninitialized(_handles_read(roots, frozenset(feeds)), resources)
     orphans = [handle for handle in waiting if initializers.get(handle) is None]

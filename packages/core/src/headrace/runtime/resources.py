@@ -125,6 +125,7 @@ class ResourceManager:
         self._parent = parent
         self._variables: dict[tuple[str, str], VariableBuffer] = {}
         self._objects: dict[Hashable, Any] = {}
+        self._name_counts: dict[tuple[str, str], int] = {}
         self._lock = threading.RLock()
 
     def variable(self, container: str, name: str, dtype: DType, shape: Shape) -> VariableBuffer:
@@ -143,6 +144,16 @@ class ResourceManager:
                 hint="give one of the two variables another name",
             )
         return found
+
+    def new_variable(self, container: str, name: str, dtype: DType, shape: Shape) -> VariableBuffer:
+        """A variable that did not exist before, under `name`, or under `name_1`, `name_2`, ... if that is taken."""
+        with self._lock:
+            unique, count = name, self._name_counts.get((container, name), 0)
+            while (container, unique) in self._variables:
+                count += 1
+                unique = f"{name}_{count}"
+            self._name_counts[container, name] = count
+            return self.variable(container, unique, dtype, shape)
 
     def lookup_or_create(self, key: Hashable, create: Callable[[], Any]) -> Any:
         """The object under `key`, made by `create` at the first request."""
