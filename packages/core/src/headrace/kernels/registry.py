@@ -34,7 +34,7 @@ class Kernel:
       aliases: indices of inputs that an output may share memory with.
       binds_once: the value cannot change during the life of a plan, so it is computed when the plan is compiled
         (handles).
-      direct: the function is called without `op` (a NumPy universal function).
+      direct: the function is called without `op`, and with the array to write to as `out=`: a NumPy universal function.
     """
 
     op_type: str

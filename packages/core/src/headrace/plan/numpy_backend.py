@@ -330,7 +330,8 @@ def _arguments(line: _Line, program: _Program, buffers: dict[int, str]) -> list[
     texts = [f"[{', '.join(item)}]" if isinstance(item, list) else str(item) for item in grouped]
     planned = [buffers[number] for number in line.outputs if number in buffers]
     if planned:
-        texts.append(planned[0] if len(planned) == 1 else f"({', '.join(planned)})")
+        out = planned[0] if len(planned) == 1 else f"({', '.join(planned)})"
+        texts.append(f"out={out}" if line.kernel.direct else out)
     return texts
 
 
