@@ -10,7 +10,7 @@ import pytest
 
 import headrace as hr
 import headrace_viz
-from headrace.errors import AlreadyExistsError, ShapeError
+from headrace.errors import AlreadyExistsError, AttrError, ShapeError
 from headrace.testing import OpCase, check_case
 from headrace_viz.proto.event_pb2 import Event, Summary
 from headrace_viz.records import read_records
