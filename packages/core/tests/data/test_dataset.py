@@ -124,7 +124,9 @@ def test_C21_an_iterator_goes_on_where_another_one_was(
     n: int, size: int, buffer: int, repeats: int, epoch: int, data: st.DataObject
 ) -> None:
     def make() -> hr.data.Dataset:
-        return hr.data.from_arrays(np.arange(n)).shuffle(buffer, seed=5).repeat(repeats).batch(size).map(lambda x: x + 1)
+        return (
+            hr.data.from_arrays(np.arange(n)).shuffle(buffer, seed=5).repeat(repeats).batch(size).map(lambda x: x + 1)
+        )
 
     whole = lists(make().iterator(epoch=epoch))
     stop = data.draw(st.integers(0, len(whole)))

@@ -15,7 +15,9 @@ Array = npt.NDArray[Any]
 NUMBERS = np.random.default_rng(11)
 
 
-def run(layer: hr.layers.Module, value: Array, *, training: bool = False, steps: int = 1) -> tuple[Array, dict[str, Array]]:
+def run(
+    layer: hr.layers.Module, value: Array, *, training: bool = False, steps: int = 1
+) -> tuple[Array, dict[str, Array]]:
     """The output of the last of some calls, and the variables after it."""
     graph = hr.Graph(seed=1)
     with graph.as_default():

@@ -37,7 +37,9 @@ class Pair(hr.layers.Module):
         return self.branches["left"](x) + self.branches["right"](x) + self.offset
 
 
-def built(module: hr.layers.Module, shape: list[int | None] | None = None, **arguments: Any) -> tuple[hr.Graph, Any, Any]:
+def built(
+    module: hr.layers.Module, shape: list[int | None] | None = None, **arguments: Any
+) -> tuple[hr.Graph, Any, Any]:
     graph = hr.Graph(seed=1)
     with graph.as_default():
         x = hr.placeholder(hr.float32, shape or [None, 3], name="x")
@@ -164,7 +166,9 @@ def test_frozen_parameters_keep_their_value() -> None:
 
 
 def test_a_parameter_of_unknown_shape_says_what_to_do() -> None:
-    with pytest.raises(ShapeError, match=r"parameter 'factor' of Scale needs to know the shape\D+\n.*\n.*\n.*placeholder"):
+    with pytest.raises(
+        ShapeError, match=r"parameter 'factor' of Scale needs to know the shape\D+\n.*\n.*\n.*placeholder"
+    ):
         built(Scale(), [None, None])
 
 

@@ -35,5 +35,4 @@ class Dropout(Module):
         """Apply the layer to x of any shape; without training it gives x itself."""
         if not training or not self.rate:
             return x
-        kept = hr.random.dropout_mask(hr.shape(x), self.rate, x.dtype, seed=self.seed)
-        return x * (hr.cast(kept, x.dtype) * (1 / (1 - self.rate)))
+        return hr.nn.dropout(x, self.rate, seed=self.seed)

@@ -24,12 +24,8 @@ def _softmax_cross_entropy(labels: Any, outputs: Any) -> Any:
 
 
 def _sigmoid_cross_entropy(labels: Any, outputs: Any) -> Any:
-    """Labels are probabilities z, outputs logits x of that shape; gives nats of each.
-
-    max(x, 0) - x z + log(1 + exp(-|x|)) is the cross-entropy without an exponential that could overflow.
-    """
-    wanted = hr.cast(labels, outputs.dtype)
-    return hr.maximum(outputs, 0.0) - outputs * wanted + hr.log1p(hr.exp(-hr.abs(outputs)))
+    """Labels are probabilities, outputs logits of that shape; gives nats of each."""
+    return hr.nn.sigmoid_cross_entropy(labels=hr.cast(labels, outputs.dtype), logits=outputs)
 
 
 def _mean_squared_error(labels: Any, outputs: Any) -> Any:

@@ -200,9 +200,7 @@ def test_A03_two_optimisers_play_against_each_other() -> None:
         real = hr.random.normal([64, 1], 4.0, 0.5)
         noise = hr.random.normal([64, 1], 0.0, 0.5)
         generator = hr.layers.Dense(1, kernel_initializer="ones", name="generator")
-        critic = hr.layers.Sequential(
-            [hr.layers.Dense(16, activation="tanh"), hr.layers.Dense(1)], name="critic"
-        )
+        critic = hr.layers.Sequential([hr.layers.Dense(16, activation="tanh"), hr.layers.Dense(1)], name="critic")
         made = generator(noise)
         on_real, on_made = critic(real), critic(made)
         critic_loss = hr.mean(hr.log1p(hr.exp(-on_real))) + hr.mean(hr.log1p(hr.exp(on_made)))
@@ -291,7 +289,9 @@ def test_applying_no_gradient_is_an_error() -> None:
 def test_slots_need_a_known_shape_and_a_floating_dtype() -> None:
     with hr.Graph().as_default():
         w = hr.Variable(hr.placeholder(hr.float32, [None]), name="w")
-        with pytest.raises(InvalidArgumentError, match="cannot keep state for variable 'w'\n.*fully known static shape"):
+        with pytest.raises(
+            InvalidArgumentError, match="cannot keep state for variable 'w'\n.*fully known static shape"
+        ):
             hr.optim.Momentum(0.1).apply_gradients([(hr.constant([1.0]), w)])
         n = hr.Variable([1, 2], name="n")
         with pytest.raises(DTypeError, match="variable 'n' cannot be optimised\n.*floating"):

@@ -1,4 +1,4 @@
-"""Every optimiser follows its formula: compared with NumPy written from the papers, dense and sparse, in graphs and functions."""
+"""Every optimiser follows its formula, written in NumPy from the papers: dense and sparse, in graphs and functions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STEPS = 50
 
 @dataclass(frozen=True)
 class Rule:
-    """An optimiser and its formula: `change(state, g, t)` gives what is subtracted from w, `w` itself where decay needs it."""
+    """An optimiser and its formula: `change(state, g, w, t)` gives what update t subtracts from w."""
 
     make: Callable[[], hr.optim.Optimizer]
     change: Callable[[dict[str, Any], Array, Array, int], Array]
@@ -193,7 +193,7 @@ def test_slots_are_variables_under_the_name_of_theirs(name: str) -> None:
     assert {slot.name for slot in slots.values()} == {f"model/w/{name}" for name in optimizer.slots(w)}
     assert not any(slot.trainable for slot in slots.values())
     assert graph.variables[0] is w
-    assert [variable.name for variable in graph.variables if not variable.trainable][0] == f"{type(optimizer).__name__}/step"
+    assert next(v.name for v in graph.variables if not v.trainable) == f"{type(optimizer).__name__}/step"
 
 
 @pytest.mark.parametrize("name", RULES)

@@ -170,8 +170,8 @@ class Adam(Optimizer):
         rate = self.rate(step, variable.dtype)
         mean = _decayed(slots["Mean"].read(), grad, self.beta1)
         square = _decayed(slots["MeanSquare"].read(), hr.square(grad), self.beta2)
-        # Both corrections are scalars, and m' / (sqrt(v') + epsilon) = scale * m / (sqrt(v) + epsilon * root): they cost
-        # no pass over the variable. They are powers close to 1, so float64.
+        # Both corrections are scalars, and m' / (sqrt(v') + epsilon) = scale * m / (sqrt(v) + epsilon * root): they
+        # cost no pass over the variable. They are powers close to 1, so float64.
         count = hr.cast(step, hr.float64)
         root = hr.sqrt(1.0 - self.beta2**count)
         scale = hr.cast(root / (1.0 - self.beta1**count), variable.dtype) * rate
