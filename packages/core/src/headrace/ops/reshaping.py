@@ -11,7 +11,15 @@ from headrace.graph import attr
 from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
 from headrace.graph.op_def import InferenceContext, register_op
 from headrace.graph.operation import Tensor
-from headrace.ops.shapes import check_per_axis, checked_sizes, normalize_axes, normalize_axis, reshaped, shape_tensor, static_axis
+from headrace.ops.shapes import (
+    check_per_axis,
+    checked_sizes,
+    normalize_axes,
+    normalize_axis,
+    reshaped,
+    shape_tensor,
+    static_axis,
+)
 from headrace.types import Array, Shape, broadcast_shapes
 
 __all__ = ["broadcast_to", "expand_dims", "permute_dims", "reshape", "squeeze", "tile", "transpose"]

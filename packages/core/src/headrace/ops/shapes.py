@@ -38,7 +38,9 @@ def check_per_axis(given: Shape, rank: int | None, what: str) -> int | None:
     """
     if not given.is_compatible_with(Shape([rank])):
         axes = "each axis" if rank is None else f"each of {rank} axes"
-        raise ShapeError(f"{what} must have one number for each axis", expected=f"one number for {axes}", got=str(given))
+        raise ShapeError(
+            f"{what} must have one number for each axis", expected=f"one number for {axes}", got=str(given)
+        )
     return rank if given.dims is None else given.merge(Shape([rank]))[0]
 
 

@@ -16,6 +16,7 @@ from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
 from headrace.graph.op_def import InferenceContext, register_op
 from headrace.graph.operation import Tensor
 from headrace.graph.operators import overload_operator
+from headrace.ops.selection import boolean_mask
 from headrace.ops.shapes import check_per_axis
 from headrace.types import Array, Shape
 
@@ -96,7 +97,8 @@ class SliceEntry:
 @dataclass(frozen=True, slots=True)
 class SliceMasks:
     """The five masks of a `StridedSlice`; bit i speaks of element i of begin, end and strides. Of several bits the first of
-    ellipsis, new axis and single counts."""
+    ellipsis, new axis and single counts.
+    """
 
     begin: int
     end: int
@@ -313,7 +315,7 @@ def getitem(x: TensorLike, key: Any, *, name: str | None = None) -> Tensor:
        [[1 2]]]
     """
     tensor = convert_to_tensor(x)
-    parts = key if isinstance(key, tuple) else (key,)
+    parts = [_as_tensor(part) for part in (key if isinstance(key, tuple) else (key,))]
     lists = [index for index, part in enumerate(parts) if _is_list(part)]
     if not lists:
         return _strided_slice(tensor, parts, name)
@@ -328,6 +330,14 @@ def getitem(x: TensorLike, key: Any, *, name: str | None = None) -> Tensor:
             hint="hr.gather_nd picks elements by several indices at once",
         )
     return _gathered(tensor, parts, lists[0], chosen, name)
+
+
+def _as_tensor(part: Any) -> Any:
+    """A list that holds tensors, or a variable, becomes one tensor; everything else stays."""
+    symbolic = hasattr(part, "__headrace_tensor__") or (
+        isinstance(part, list) and any(isinstance(item, Tensor) for item in part)
+    )
+    return convert_to_tensor(part) if symbolic else part
 
 
 def _is_list(part: Any) -> bool:
@@ -352,9 +362,7 @@ def _masked(tensor: Tensor, parts: Sequence[Any], mask: Any, name: str | None) -
             got=f"{len(parts)} indices",
             hint="index twice, or use hr.boolean_mask(x, mask, axis=...)",
         )
-    positions: Tensor = apply_op("Where", mask)
-    result: Tensor = apply_op("GatherNd", tensor, positions, name=name)
-    return result
+    return boolean_mask(tensor, mask, name=name)
 
 
 def _gathered(tensor: Tensor, parts: Sequence[Any], position: int, indices: Any, name: str | None) -> Tensor:
@@ -416,10 +424,10 @@ def _bound(value: Any, default: int | None) -> Any:
     """A bound of a slice: an int or a scalar integer tensor."""
     if value is None and default is not None:
         return default
-    if isinstance(value, Tensor) or hasattr(value, "__headrace_tensor__"):
+    if isinstance(value, Tensor):
         if not value.dtype.is_integer or value.shape.rank not in (0, None):
             raise _wrong_index(value)
-        return convert_to_tensor(value)
+        return value
     if isinstance(value, (bool, np.bool_)):
         raise _wrong_index(value)
     try:

@@ -59,13 +59,13 @@ CASES = [
     OpCase("OnesLike/matrix", "OnesLike", [_MATRIX], expected=np.ones((2, 3), np.float32)),
     OpCase("OnesLike/complex scalar", "OnesLike", [np.complex64(2j)], expected=np.complex64(1)),
     OpCase("OnesLike/bool", "OnesLike", [np.zeros(2, bool)], expected=np.ones(2, bool)),
-    OpCase(
-        "OnesLike/bfloat16", "OnesLike", [np.zeros(3, ml_dtypes.bfloat16)], expected=np.ones(3, ml_dtypes.bfloat16)
-    ),
+    OpCase("OnesLike/bfloat16", "OnesLike", [np.zeros(3, ml_dtypes.bfloat16)], expected=np.ones(3, ml_dtypes.bfloat16)),
     OpCase("Range/up", "Range", [2, 11, 3], expected=_i32(2, 5, 8)),
     OpCase("Range/down", "Range", [5, 0, -2], expected=_i32(5, 3, 1)),
     OpCase("Range/empty", "Range", [4, 4, 1], expected=_i32()),
-    OpCase("Range/int8", "Range", [np.int8(-128), np.int8(127), np.int8(127)], expected=np.array([-128, -1, 126], np.int8)),
+    OpCase(
+        "Range/int8", "Range", [np.int8(-128), np.int8(127), np.int8(127)], expected=np.array([-128, -1, 126], np.int8)
+    ),
     OpCase(
         "Range/uint64 above int64",
         "Range",
@@ -112,7 +112,9 @@ CASES = [
         expected=np.array([1, 1 / 3, -1 / 3, -1], np.float32),
     ),
     OpCase("LinSpace/none", "LinSpace", [np.float32(4), np.float32(9), 0], raises=r"num >= 1"),
-    OpCase("LinSpace/num is a vector", "LinSpace", [np.float32(4), np.float32(9), _i32(1, 2)], raises=r"must be a scalar"),
+    OpCase(
+        "LinSpace/num is a vector", "LinSpace", [np.float32(4), np.float32(9), _i32(1, 2)], raises=r"must be a scalar"
+    ),
     OpCase(
         "OneHot/last axis",
         "OneHot",
@@ -127,7 +129,12 @@ CASES = [
         expected=np.array([[[1, 0]], [[0, 1]]], np.int32),
     ),
     OpCase("OneHot/scalar index", "OneHot", [_I32(1), 2, True, False], expected=np.array([False, True])),
-    OpCase("OneHot/no classes", "OneHot", [_i32(0, 1), 0, np.float32(1), np.float32(0)], expected=np.zeros((2, 0), np.float32)),
+    OpCase(
+        "OneHot/no classes",
+        "OneHot",
+        [_i32(0, 1), 0, np.float32(1), np.float32(0)],
+        expected=np.zeros((2, 0), np.float32),
+    ),
     OpCase(
         "OneHot/no indices",
         "OneHot",

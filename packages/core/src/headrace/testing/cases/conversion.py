@@ -54,9 +54,14 @@ CASES = [
         for length in _LENGTHS
     ),
     _cast("int8 keeps the low bits", _EDGES, "int8", np.array([0, 0, 0, 0, -1, 44, 56, 0, 112, 0, 127], np.int8)),
-    _cast("int16 keeps the low bits", _EDGES, "int16", np.array([0, 0, 0, 0, -1, 300, -200, 0, 4464, 0, 127], np.int16)),
     _cast(
-        "uint16 keeps the low bits", _EDGES, "uint16", np.array([0, 0, 0, 0, 65535, 300, 65336, 0, 4464, 0, 127], np.uint16)
+        "int16 keeps the low bits", _EDGES, "int16", np.array([0, 0, 0, 0, -1, 300, -200, 0, 4464, 0, 127], np.int16)
+    ),
+    _cast(
+        "uint16 keeps the low bits",
+        _EDGES,
+        "uint16",
+        np.array([0, 0, 0, 0, 65535, 300, 65336, 0, 4464, 0, 127], np.uint16),
     ),
     _cast(
         "uint32",
@@ -70,10 +75,20 @@ CASES = [
         "uint64",
         np.array([2**63, 2**63, 10**19, 15 * 10**18, 2**63, 2**64 - 1, 9], np.uint64),
     ),
-    _cast("float64 just inside int32", np.array([2147483647.5, -2147483648.9]), "int32", np.array([2**31 - 1, _LOW32], np.int32)),
+    _cast(
+        "float64 just inside int32",
+        np.array([2147483647.5, -2147483648.9]),
+        "int32",
+        np.array([2**31 - 1, _LOW32], np.int32),
+    ),
     _cast("float16 infinity to int32", np.array([np.inf, 2.5], np.float16), "int32", np.array([_LOW32, 2], np.int32)),
     _cast("bfloat16 to int64", np.array([np.nan, -3.5], ml_dtypes.bfloat16), "int64", np.array([_LOW64, -3], np.int64)),
-    _cast("float32 to bfloat16", np.array([1.00390625, -np.inf], np.float32), "bfloat16", np.array([1, -np.inf], ml_dtypes.bfloat16)),
+    _cast(
+        "float32 to bfloat16",
+        np.array([1.00390625, -np.inf], np.float32),
+        "bfloat16",
+        np.array([1, -np.inf], ml_dtypes.bfloat16),
+    ),
     _cast("bfloat16 to float16", np.array([1.5, -2.0], ml_dtypes.bfloat16), "float16", np.array([1.5, -2], np.float16)),
     _cast(
         "truncated to bfloat16",
@@ -123,7 +138,9 @@ CASES = [
         attrs={"type": "int64"},
         expected=np.array([1, 2**32]),
     ),
-    OpCase("Bitcast/scalar", "Bitcast", [np.float64(1)], attrs={"type": "int64"}, expected=np.int64(0x3FF0000000000000)),
+    OpCase(
+        "Bitcast/scalar", "Bitcast", [np.float64(1)], attrs={"type": "int64"}, expected=np.int64(0x3FF0000000000000)
+    ),
     OpCase(
         "Bitcast/bfloat16",
         "Bitcast",
@@ -132,7 +149,11 @@ CASES = [
         expected=np.array([0x3FC0], np.uint16),
     ),
     OpCase(
-        "Bitcast/empty", "Bitcast", [np.zeros((0,), np.int64)], attrs={"type": "int32"}, expected=np.zeros((0, 2), np.int32)
+        "Bitcast/empty",
+        "Bitcast",
+        [np.zeros((0,), np.int64)],
+        attrs={"type": "int32"},
+        expected=np.zeros((0, 2), np.int32),
     ),
     OpCase(
         "Bitcast/wrong last axis",
@@ -141,7 +162,9 @@ CASES = [
         attrs={"type": "int64"},
         raises=r"last axis of size 2",
     ),
-    OpCase("Bitcast/scalar to larger", "Bitcast", [np.int32(1)], attrs={"type": "int64"}, raises=r"last axis of size 2"),
+    OpCase(
+        "Bitcast/scalar to larger", "Bitcast", [np.int32(1)], attrs={"type": "int64"}, raises=r"last axis of size 2"
+    ),
     OpCase(
         "EnsureShape/fits",
         "EnsureShape",

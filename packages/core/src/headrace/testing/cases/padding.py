@@ -58,9 +58,27 @@ CASES = [
     ),
     OpCase("MirrorPad/nothing of nothing", "MirrorPad", [np.zeros((0,)), np.array([[0, 0]])], _REFLECT, np.zeros(0)),
     OpCase("MirrorPad/scalar", "MirrorPad", [np.float64(1), np.zeros((0, 2), np.int32)], _SYMMETRIC, np.float64(1)),
-    OpCase("MirrorPad/strings", "MirrorPad", [_STRINGS, np.array([[0, 1]])], _REFLECT, np.array([b"", b"\x00\xff", b""], object)),
-    OpCase("MirrorPad/too much to reflect", "MirrorPad", [_MATRIX, np.array([[2, 0], [0, 0]])], _REFLECT, raises=r"too short"),
-    OpCase("MirrorPad/too much, symmetric", "MirrorPad", [_MATRIX, np.array([[0, 0], [0, 4]])], _SYMMETRIC, raises=r"too short"),
+    OpCase(
+        "MirrorPad/strings",
+        "MirrorPad",
+        [_STRINGS, np.array([[0, 1]])],
+        _REFLECT,
+        np.array([b"", b"\x00\xff", b""], object),
+    ),
+    OpCase(
+        "MirrorPad/too much to reflect",
+        "MirrorPad",
+        [_MATRIX, np.array([[2, 0], [0, 0]])],
+        _REFLECT,
+        raises=r"too short",
+    ),
+    OpCase(
+        "MirrorPad/too much, symmetric",
+        "MirrorPad",
+        [_MATRIX, np.array([[0, 0], [0, 4]])],
+        _SYMMETRIC,
+        raises=r"too short",
+    ),
     OpCase("MirrorPad/mode not known", "MirrorPad", [_MATRIX, _AROUND], {"mode": "EDGE"}, raises=r"attr 'mode'"),
     OpCase(
         "MirrorPadGrad/reflect",
@@ -83,6 +101,14 @@ CASES = [
         _SYMMETRIC,
         np.array([[4, 4], [2, 2]], np.float32),
     ),
-    OpCase("MirrorPadGrad/scalar", "MirrorPadGrad", [np.float64(1), np.zeros((0, 2), np.int32)], _SYMMETRIC, np.float64(1)),
-    OpCase("MirrorPadGrad/too much", "MirrorPadGrad", [np.ones(3), np.array([[2, 2]])], _SYMMETRIC, raises=r"exceeds the tensor"),
+    OpCase(
+        "MirrorPadGrad/scalar", "MirrorPadGrad", [np.float64(1), np.zeros((0, 2), np.int32)], _SYMMETRIC, np.float64(1)
+    ),
+    OpCase(
+        "MirrorPadGrad/too much",
+        "MirrorPadGrad",
+        [np.ones(3), np.array([[2, 2]])],
+        _SYMMETRIC,
+        raises=r"exceeds the tensor",
+    ),
 ]

@@ -44,7 +44,9 @@ CASES = [
     OpCase("ExpandDims/axis in a vector", "ExpandDims", [_MATRIX, _i32(1)], expected=_MATRIX[:, None]),
     OpCase("ExpandDims/strings", "ExpandDims", [np.array(b"x", object), 0], expected=np.array([b"x"], object)),
     OpCase("ExpandDims/out of range", "ExpandDims", [_MATRIX, 3], raises=r"axis is out of range"),
-    OpCase("ExpandDims/O09 axis INT64_MIN", "ExpandDims", [_MATRIX, np.int64(_INT64_MIN)], raises=r"axis is out of range"),
+    OpCase(
+        "ExpandDims/O09 axis INT64_MIN", "ExpandDims", [_MATRIX, np.int64(_INT64_MIN)], raises=r"axis is out of range"
+    ),
     OpCase("ExpandDims/two axes", "ExpandDims", [_MATRIX, _i32(0, 1)], raises=r"axis must be a scalar"),
     OpCase("Squeeze/all", "Squeeze", [_MATRIX.reshape(1, 2, 1, 3)], expected=_MATRIX),
     OpCase(
@@ -79,11 +81,15 @@ CASES = [
     OpCase("Transpose/out of range", "Transpose", [np.ones((2, 2)), _i32(0, 2)], raises=r"perm is out of range"),
     OpCase("Transpose/too few axes", "Transpose", [np.ones((2, 2)), _i32(0)], raises=r"one number for each axis"),
     OpCase("BroadcastTo/rows", "BroadcastTo", [_MATRIX[:1], _i32(2, 3)], expected=np.repeat(_MATRIX[:1], 2, 0)),
-    OpCase("BroadcastTo/new axes", "BroadcastTo", [_MATRIX, np.array([2, 1, 2, 3])], expected=np.stack([_MATRIX[None]] * 2)),
+    OpCase(
+        "BroadcastTo/new axes", "BroadcastTo", [_MATRIX, np.array([2, 1, 2, 3])], expected=np.stack([_MATRIX[None]] * 2)
+    ),
     OpCase("BroadcastTo/scalar", "BroadcastTo", [np.float32(2), _i32(2, 2)], expected=np.full((2, 2), 2, np.float32)),
     OpCase("BroadcastTo/to empty", "BroadcastTo", [np.ones((1, 2)), _i32(0, 2)], expected=np.ones((0, 2))),
     OpCase("BroadcastTo/same", "BroadcastTo", [_MATRIX, _i32(2, 3)], expected=_MATRIX),
-    OpCase("BroadcastTo/strings", "BroadcastTo", [np.array(b"x", object), _i32(2)], expected=np.array([b"x", b"x"], object)),
+    OpCase(
+        "BroadcastTo/strings", "BroadcastTo", [np.array(b"x", object), _i32(2)], expected=np.array([b"x", b"x"], object)
+    ),
     OpCase(
         "BroadcastTo/bfloat16",
         "BroadcastTo",
@@ -101,12 +107,19 @@ CASES = [
         raises=r"do not broadcast together",
     ),
     OpCase(
-        "BroadcastGradientArgs/ones on both sides", "BroadcastGradientArgs", [_i32(1, 2), _i32(1, 1)], expected=(_i32(0), _i32(0, 1))
+        "BroadcastGradientArgs/ones on both sides",
+        "BroadcastGradientArgs",
+        [_i32(1, 2), _i32(1, 1)],
+        expected=(_i32(0), _i32(0, 1)),
     ),
     OpCase("BroadcastGradientArgs/same", "BroadcastGradientArgs", [_i32(2, 1), _i32(2, 1)], expected=(_i32(), _i32())),
-    OpCase("BroadcastGradientArgs/scalar", "BroadcastGradientArgs", [_i32(), _i32(2, 1)], expected=(_i32(0, 1), _i32(1))),
     OpCase(
-        "BroadcastGradientArgs/empty", "BroadcastGradientArgs", [np.array([3, 1, 0]), np.array([1, 0])],
+        "BroadcastGradientArgs/scalar", "BroadcastGradientArgs", [_i32(), _i32(2, 1)], expected=(_i32(0, 1), _i32(1))
+    ),
+    OpCase(
+        "BroadcastGradientArgs/empty",
+        "BroadcastGradientArgs",
+        [np.array([3, 1, 0]), np.array([1, 0])],
         expected=(np.array([1]), np.array([0, 1])),
     ),
     OpCase("BroadcastArgs/both", "BroadcastArgs", [_i32(3, 1), _i32(4)], expected=_i32(3, 4)),

@@ -20,7 +20,9 @@ def _i32(*values: int) -> np.ndarray:
 
 
 def _strided(what: str, x: Any, begin: Any, end: Any, strides: Any, expected: Any, **masks: int) -> OpCase:
-    return OpCase(f"StridedSlice/{what}", "StridedSlice", [x, _i32(*begin), _i32(*end), _i32(*strides)], masks, expected)
+    return OpCase(
+        f"StridedSlice/{what}", "StridedSlice", [x, _i32(*begin), _i32(*end), _i32(*strides)], masks, expected
+    )
 
 
 def _strided_wrong(what: str, x: Any, begin: Any, end: Any, strides: Any, raises: str, **masks: int) -> OpCase:
@@ -51,10 +53,14 @@ CASES = [
     _strided("ellipsis between", _CUBE, [1, 0, 0], [2, 0, 2], [1, 1, 1], _CUBE[1:2, ..., :2], ellipsis_mask=2),
     _strided("ellipsis of no axis", _MATRIX, [0, 0, 1], [1, 0, 2], [1, 1, 1], _MATRIX[:1, ..., 1:2], ellipsis_mask=2),
     _strided("new axes", _MATRIX, [0, 0, 1], [0, 1, 3], [1, 1, 1], _MATRIX[None, :1, 1:3], new_axis_mask=1),
-    _strided("new axis after an ellipsis", _CUBE, [0, 0], [0, 0], [1, 1], _CUBE[..., None], ellipsis_mask=1, new_axis_mask=2),
+    _strided(
+        "new axis after an ellipsis", _CUBE, [0, 0], [0, 0], [1, 1], _CUBE[..., None], ellipsis_mask=1, new_axis_mask=2
+    ),
     _strided("single", _CUBE, [1, -1], [2, 0], [1, 1], _CUBE[1, -1], shrink_axis_mask=3),
     _strided("single to a scalar", _MATRIX, [1, 2], [2, 3], [1, 1], _MATRIX[1, 2], shrink_axis_mask=3),
-    _strided("single ignores its masks", _VECTOR, [2], [0], [1], _VECTOR[2], shrink_axis_mask=1, begin_mask=1, end_mask=1),
+    _strided(
+        "single ignores its masks", _VECTOR, [2], [0], [1], _VECTOR[2], shrink_axis_mask=1, begin_mask=1, end_mask=1
+    ),
     _strided("single with a large stride", _VECTOR, [1], [2], [3], _VECTOR[1], shrink_axis_mask=1),
     _strided("new axis wins over single", _VECTOR, [1], [2], [1], _VECTOR[None], shrink_axis_mask=1, new_axis_mask=1),
     _strided("ellipsis wins over new axis", _VECTOR, [1], [2], [1], _VECTOR, ellipsis_mask=1, new_axis_mask=1),
@@ -77,8 +83,12 @@ CASES = [
     ),
     _strided_wrong("stride zero", _VECTOR, [0], [1], [0], r"a stride is zero"),
     _strided_wrong("single backwards", _VECTOR, [1], [0], [-1], r"needs a positive stride", shrink_axis_mask=1),
-    _strided_wrong("single out of range", _VECTOR, [6], [7], [1], r"index is out of range along axis 0", shrink_axis_mask=1),
-    _strided_wrong("single of an empty axis", np.zeros((0,)), [0], [1], [1], r"index is out of range", shrink_axis_mask=1),
+    _strided_wrong(
+        "single out of range", _VECTOR, [6], [7], [1], r"index is out of range along axis 0", shrink_axis_mask=1
+    ),
+    _strided_wrong(
+        "single of an empty axis", np.zeros((0,)), [0], [1], [1], r"index is out of range", shrink_axis_mask=1
+    ),
     _strided_wrong("too many indices", _VECTOR, [0, 0], [1, 1], [1, 1], r"too many indices"),
     _strided_wrong("two ellipses", _CUBE, [0, 0], [1, 1], [1, 1], r"one ellipsis", ellipsis_mask=3),
     _strided_wrong("lengths differ", _CUBE, [0, 0], [1], [1, 1], r"vectors of one length"),
@@ -99,7 +109,13 @@ CASES = [
     OpCase(
         "StridedSliceGrad/to a scalar",
         "StridedSliceGrad",
-        [np.array([]).astype(np.int64), np.array([]).astype(np.int64), np.array([]).astype(np.int64), np.array([]).astype(np.int64), np.float64(3)],
+        [
+            np.array([]).astype(np.int64),
+            np.array([]).astype(np.int64),
+            np.array([]).astype(np.int64),
+            np.array([]).astype(np.int64),
+            np.float64(3),
+        ],
         expected=np.float64(3),
     ),
     OpCase(

@@ -1,0 +1,92 @@
+"""NumPy kernels that find elements."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from headrace.errors import InvalidArgumentError, ShapeError
+from headrace.interfaces import OpContext
+from headrace.kernels.registry import register_kernel
+from headrace.ops.search import check_in_top_k, histogram_bins, histogram_range, top_k_count
+from headrace.types import Array, Shape
+
+
+def _vector(x: Array) -> Array:
+    x = np.asarray(x)
+    if x.ndim != 1:
+        raise ShapeError("the rank is wrong", expected="rank 1", got=str(list(x.shape)))
+    return x
+
+
+@register_kernel("Unique")
+def _unique(op: OpContext, x: Array) -> tuple[Array, Array]:
+    values, places, _ = _distinct(_vector(x))
+    return values, places.astype(op.attr("out_idx").array_type)
+
+
+@register_kernel("UniqueWithCounts")
+def _unique_with_counts(op: OpContext, x: Array) -> tuple[Array, Array, Array]:
+    dtype = op.attr("out_idx").array_type
+    values, places, counts = _distinct(_vector(x))
+    return values, places.astype(dtype), counts.astype(dtype)
+
+
+def _distinct(x: Array) -> tuple[Array, Array, Array]:
+    """The different elements by first appearance, the number of each element's, and how often each appears."""
+    _, first, places, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True, equal_nan=False)
+    order = np.argsort(first)
+    rank = np.empty(order.size, np.int64)
+    rank[order] = np.arange(order.size)
+    return x[first[order]], rank[places.reshape(-1)], counts[order]
+
+
+@register_kernel("TopKV2")
+def _top_k(op: OpContext, x: Array, k: Array) -> tuple[Array, Array]:
+    """Sorting the reversed rows and reversing the result puts the first of equal elements first, without negating: the
+    lowest integer has no opposite.
+    """
+    x = np.asarray(x)
+    if not x.ndim:
+        raise ShapeError("the input must have rows", expected="rank >= 1", got="shape []")
+    size = x.shape[-1]
+    count = top_k_count(k, size)
+    order = size - 1 - np.argsort(x[..., ::-1], axis=-1, kind="stable")[..., ::-1]
+    indices = order[..., :count]
+    return np.take_along_axis(x, indices, -1), indices.astype(op.attr("index_type").array_type)
+
+
+@register_kernel("InTopK")
+def _in_top_k(op: OpContext, predictions: Array, targets: Array) -> Array:
+    predictions, targets = np.asarray(predictions), np.asarray(targets)
+    check_in_top_k(Shape(predictions.shape), Shape(targets.shape))
+    rows, classes = predictions.shape
+    valid = (targets >= 0) & (targets < classes)
+    if not classes:
+        return np.zeros(rows, bool)
+    chosen = predictions[np.arange(rows), np.where(valid, targets, 0)]
+    better = (predictions > chosen[:, None]).sum(1)
+    answers: Array = valid & np.isfinite(predictions).all(1) & (better < op.attr("k"))
+    return answers
+
+
+@register_kernel("ListDiff")
+def _list_diff(op: OpContext, x: Array, y: Array) -> tuple[Array, Array]:
+    x, y = _vector(x), _vector(y)
+    (places,) = np.nonzero(~np.isin(x, y))
+    return x[places], places.astype(op.attr("out_idx").array_type)
+
+
+@register_kernel("HistogramFixedWidth")
+def _histogram(op: OpContext, values: Array, value_range: Array, nbins: Array) -> Array:
+    low, high = histogram_range(value_range)
+    count = histogram_bins(nbins)
+    numbers = np.asarray(values).astype(np.float64).reshape(-1)
+    if np.isnan(numbers).any():
+        raise InvalidArgumentError(
+            "a value of the histogram is NaN", expected="numbers", got=f"{int(np.isnan(numbers).sum())} NaN"
+        )
+    scale = 1.0 if np.isfinite(high - low) else 0.5  # the difference of two float64 bounds may overflow
+    width = (high * scale - low * scale) / count
+    places = np.floor((np.clip(numbers, low, high) * scale - low * scale) / width)
+    counts = np.bincount(np.clip(places, 0, count - 1).astype(np.int64), minlength=count)
+    return counts.astype(op.attr("dtype").array_type)

@@ -1,0 +1,155 @@
+"""Operations that choose elements by a condition."""
+
+from __future__ import annotations
+
+from headrace import types
+from headrace.errors import ShapeError
+from headrace.graph import attr
+from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
+from headrace.graph.op_def import InferenceContext, register_op
+from headrace.graph.operation import Tensor
+from headrace.ops.promotion import promoted
+from headrace.types import Shape, broadcast_shapes
+
+__all__ = ["argwhere", "boolean_mask", "where"]
+
+
+@register_op(
+    "SelectV2",
+    inputs={"condition": "bool", "t": "T", "e": "T"},
+    outputs={"output": "T"},
+)
+def _select_v2_shape(op: InferenceContext) -> list[Shape]:
+    """The element of t where the condition is true, that of e elsewhere; all three broadcast."""
+    return [broadcast_shapes(*(spec.shape for spec in op.inputs))]
+
+
+@register_op(
+    "Select",
+    inputs={"condition": "bool", "t": "T", "e": "T"},
+    outputs={"output": "T"},
+)
+def _select_shape(op: InferenceContext) -> list[Shape]:
+    """As `SelectV2`, for t and e of one shape and a condition that has it too, is a scalar, or chooses whole rows."""
+    condition, first, second = (spec.shape for spec in op.inputs)
+    shape = check_select(condition, first, second)
+    return [shape]
+
+
+def check_select(condition: Shape, first: Shape, second: Shape) -> Shape:
+    """The shape of a `Select`.
+
+    Raises:
+      ShapeError: the inputs do not fit together.
+    """
+    if not first.is_compatible_with(second):
+        raise ShapeError("the tensors to choose from differ", expected=str(first), got=str(second))
+    shape = first.merge(second)
+    rows = Shape() if shape.dims is None else Shape(shape.dims[:1])
+    if condition.rank not in (None, 0) and not condition.is_compatible_with(shape):
+        if condition.rank != 1 or not condition.is_compatible_with(rows):
+            raise ShapeError("the condition does not fit", expected=f"[], {rows} or {shape}", got=str(condition))
+    return shape
+
+
+@register_op(
+    "Where",
+    inputs={"input": "T"},
+    outputs={"index": "int64"},
+    attrs={"T": attr.type(*types.COMPUTABLE, default=types.bool)},
+)
+def _where_shape(op: InferenceContext) -> list[Shape]:
+    """The coordinates of the elements that are true, or not zero, row by row: one row for each."""
+    return [Shape([None, op.inputs[0].shape.rank])]
+
+
+def where(condition: TensorLike, x: TensorLike, y: TensorLike, *, name: str | None = None) -> Tensor:
+    """The element of `x` where the condition is true, that of `y` elsewhere.
+
+    Both are computed for all elements. A gradient that is NaN or infinite in the branch that is not taken does not
+    reach the result, but NaN times zero does where a derivative is multiplied before: put a harmless value into `x` or `y`
+    first.
+
+    Args:
+      condition: bool.
+      x: any dtype.
+      y: any dtype; the two are promoted to a common one.
+      name: the operation's name.
+    Returns:
+      The shape to which the three broadcast. `hr.argwhere` gives the coordinates of true elements.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default() as graph:
+      ...     x = hr.where([True, False, True], [1, 2, 3], 0)
+      >>> print(hr.Session(graph).run(x))
+      [1 0 3]
+    """
+    result: Tensor = apply_op("SelectV2", condition, *promoted(x, y), name=name)
+    return result
+
+
+def argwhere(x: TensorLike, *, name: str | None = None) -> Tensor:
+    """The coordinates of the elements that are true, or not zero.
+
+    Args:
+      x: bool or numeric, rank n.
+      name: the operation's name.
+    Returns:
+      int64 `[true elements, n]`, row by row.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default() as graph:
+      ...     x = hr.argwhere([[True, False], [True, True]])
+      >>> print(hr.Session(graph).run(x))
+      [[0 0]
+       [1 0]
+       [1 1]]
+    """
+    result: Tensor = apply_op("Where", convert_to_tensor(x), name=name)
+    return result
+
+
+def boolean_mask(x: TensorLike, mask: TensorLike, *, axis: int = 0, name: str | None = None) -> Tensor:
+    """The elements, or slices, of `x` where the mask is true.
+
+    Args:
+      x: any dtype, `[outer..., masked..., inner...]` with `axis` outer axes.
+      mask: bool `[masked...]`, of known rank >= 1.
+      axis: the first axis of which the mask speaks.
+      name: the operation's name.
+    Returns:
+      `[outer..., true elements, inner...]`.
+    Raises:
+      ShapeError: the mask does not fit the axes, or its rank is not known or 0.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default() as graph:
+      ...     x = hr.boolean_mask([[1, 2], [3, 4], [5, 6]], [True, False, True])
+      >>> print(hr.Session(graph).run(x))
+      [[1 2]
+       [5 6]]
+    """
+    tensor, chosen = convert_to_tensor(x), convert_to_tensor(mask, types.bool)
+    depth = chosen.shape.rank
+    if not depth:
+        raise ShapeError(
+            "a mask needs a known rank", where=chosen.op.location, expected="rank >= 1", got=str(chosen.shape)
+        )
+    first = axis + len(tensor.shape) if axis < 0 else axis
+    if tensor.shape.dims is not None and not chosen.shape.is_compatible_with(
+        Shape(tensor.shape.dims[first : first + depth])
+    ):
+        raise ShapeError(
+            "the mask does not fit the tensor",
+            expected=f"the sizes of {tensor.shape} from axis {first} on",
+            got=str(chosen.shape),
+        )
+    sizes: Tensor = apply_op("Shape", tensor)
+    merged = apply_op("ConcatV2", [sizes[:first], convert_to_tensor([-1]), sizes[first + depth :]], 0)
+    rows = apply_op("Reshape", tensor, merged) if depth > 1 else tensor
+    positions = apply_op("Squeeze", apply_op("Where", apply_op("Reshape", chosen, [-1])), squeeze_dims=[1])
+    result: Tensor = apply_op("GatherV2", rows, positions, first, name=name)
+    return result
