@@ -70,7 +70,7 @@ def run_case(case: OpCase) -> str | None:
         ours = session.run(names, feeds=feeds)
     imported = tf.Graph()
     with imported.as_default():
-        tf.import_graph_def(tf.compat.v1.GraphDef.FromString(hr.export_graph_def(graph)), name="")
+        tf.import_graph_def(tf.compat.v1.GraphDef.FromString(hr.to_graph_def(graph).SerializeToString()), name="")
     with tf.compat.v1.Session(graph=imported) as session:
         theirs = session.run(names, feed_dict=feeds)
     for name, here, there in zip(names, ours, theirs, strict=True):

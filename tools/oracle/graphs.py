@@ -74,7 +74,7 @@ def ours(dtype: str) -> dict[str, Action]:
         "cross_entropy": lambda x, labels: hr.nn.sparse_softmax_cross_entropy(
             labels=np.array(labels, np.int32), logits=x
         ),
-        "max_pool": lambda x: hr.nn.max_pool(x, 2, strides=2, padding="VALID"),
+        "max_pool": lambda x: hr.nn.max_pool2d(x, 2),
         "conv2d": lambda x, channels: hr.nn.conv2d(x, filters(channels, dtype), strides=1, padding="SAME"),
     }
 
@@ -134,6 +134,11 @@ def feeds(plan: Recipe, seed: int) -> Values:
     return [numbers.uniform(-1, 1, shape).astype(plan.dtype) for shape in plan.inputs]
 
 
+def _dense(gradient: Any, convert: Action) -> Any:
+    """Add up the rows of a sparse gradient; None stays None."""
+    return None if gradient is None else convert(gradient)
+
+
 def build_ours(plan: Recipe) -> tuple[Any, list[Any], list[Any], list[Any]]:
     """Return our graph of a recipe: the graph, its inputs, its outputs and the gradients of the inputs."""
     graph = hr.Graph()
@@ -141,7 +146,7 @@ def build_ours(plan: Recipe) -> tuple[Any, list[Any], list[Any], list[Any]]:
         inputs = [hr.placeholder(plan.dtype, shape, name=f"input_{i}") for i, shape in enumerate(plan.inputs)]
         outputs = follow(plan, ours(plan.dtype), inputs)
         total = hr.add_n([hr.mean(output) for output in outputs])
-        gradients = hr.gradients(total, inputs)
+        gradients = [_dense(gradient, hr.convert_to_tensor) for gradient in hr.gradients(total, inputs)]
     return graph, inputs, outputs, gradients
 
 
@@ -152,7 +157,7 @@ def build_theirs(plan: Recipe) -> tuple[Any, list[Any], list[Any], list[Any]]:
         inputs = [tf.compat.v1.placeholder(plan.dtype, shape, name=f"input_{i}") for i, shape in enumerate(plan.inputs)]
         outputs = follow(plan, theirs(plan.dtype), inputs)
         total = tf.add_n([tf.reduce_mean(output) for output in outputs])
-        gradients = tf.gradients(total, inputs)
+        gradients = [_dense(gradient, tf.convert_to_tensor) for gradient in tf.gradients(total, inputs)]
     return graph, inputs, outputs, gradients
 
 
@@ -189,11 +194,12 @@ def ours_in_tensorflow(seed: int) -> str | None:
     here = run_ours(graph, names, fed)
     imported = tf.Graph()
     with imported.as_default():
-        definition = tf.compat.v1.GraphDef.FromString(hr.export_graph_def(graph))
+        definition = tf.compat.v1.GraphDef.FromString(hr.to_graph_def(graph).SerializeToString())
         tf.import_graph_def(definition, name="")
         reached = [imported.get_tensor_by_name(tensor.name) for tensor in outputs]
         sources = [imported.get_tensor_by_name(tensor.name) for tensor in inputs]
-        own = tf.gradients(tf.add_n([tf.reduce_mean(tensor) for tensor in reached]), sources)
+        total = tf.add_n([tf.reduce_mean(tensor) for tensor in reached])
+        own = [_dense(gradient, tf.convert_to_tensor) for gradient in tf.gradients(total, sources)]
     if [gradient is None for gradient in own] != [gradient is None for gradient in gradients]:
         return "the systems disagree on which inputs are connected"
     there = run_theirs(imported, names, fed)
