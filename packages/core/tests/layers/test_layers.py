@@ -172,7 +172,7 @@ def test_the_rate_of_dropout_is_checked(rate: float) -> None:
 
 
 def test_T07_batch_norm_in_training() -> None:
-    x = np.float32([1.0, 2.0, 3.0, 4.0]).reshape(4, 1, 1, 1)
+    x = np.array([1.0, 2.0, 3.0, 4.0], np.float32).reshape(4, 1, 1, 1)
     y, variables = run(hr.layers.BatchNorm(momentum=0.0), x, training=True)
     assert y.ravel() == pytest.approx([-1.3411, -0.4470, 0.4470, 1.3411], abs=1e-4)  # variance 1.25 in y
     assert variables["mean"] == pytest.approx([2.5])

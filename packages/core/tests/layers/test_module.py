@@ -17,7 +17,7 @@ class Scale(hr.layers.Module):
     factor: hr.Variable
 
     def build(self, shape: hr.Shape) -> None:
-        self.add_parameter("factor", shape[-1:], "ones")
+        self.add_parameter("factor", [shape[-1]], "ones")
         self.add_parameter("calls", [], "zeros", trainable=False)
 
     def call(self, x: Any, *, training: bool = False) -> Any:
@@ -125,11 +125,11 @@ def test_parameters_live_in_the_process_when_called_in_a_function() -> None:
     def call(x: Any) -> Any:
         return model(x)
 
-    assert call(np.float32([[1.0, 2.0]])).tolist() == [[1.0, 2.0]]
+    assert call(np.array([[1.0, 2.0]], np.float32)).tolist() == [[1.0, 2.0]]
     factor = model.named_parameters()["layers/0/factor"]
     assert factor.name == "in_function/layers/0/factor"
     factor.assign([3.0, 4.0])
-    assert call(np.float32([[1.0, 2.0]])).tolist() == [[3.0, 8.0]]
+    assert call(np.array([[1.0, 2.0]], np.float32)).tolist() == [[3.0, 8.0]]
 
 
 def test_float64_inputs_make_float64_parameters() -> None:

@@ -22,7 +22,7 @@ def blobs(n: int = 120, seed: int = 0) -> tuple[Array, Array]:
     """Three classes of points in the plane."""
     numbers = np.random.default_rng(seed)
     labels = (np.arange(n) % 3).astype(np.int32)
-    centers = np.float32([[0, 2], [2, -1], [-2, -1]])
+    centers = np.array([[0, 2], [2, -1], [-2, -1]], np.float32)
     return (centers[labels] + numbers.normal(0, 0.6, (n, 2))).astype(np.float32), labels
 
 

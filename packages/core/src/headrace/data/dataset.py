@@ -33,8 +33,8 @@ class Dataset:
       >>> dataset = hr.data.from_arrays([0, 1, 2, 3, 4]).shuffle(5, seed=1).batch(2)
       >>> for epoch in range(2):
       ...     print([batch.tolist() for batch in dataset])
-      [[2, 1], [3, 4], [0]]
-      [[4, 1], [3, 0], [2]]
+      [[0, 1], [2, 4], [3]]
+      [[3, 1], [4, 2], [0]]
     """
 
     def __init__(self, stage: Stage) -> None:

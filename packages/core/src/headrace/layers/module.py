@@ -38,7 +38,7 @@ class Module:
       >>> import headrace as hr
       >>> class Scale(hr.layers.Module):
       ...     def build(self, shape):
-      ...         self.add_parameter("factor", shape[-1:], "ones")
+      ...         self.add_parameter("factor", [shape[-1]], "ones")
       ...     def call(self, x, *, training=False):
       ...         return x * self.factor
       >>> model = hr.layers.Sequential([Scale()], name="model")

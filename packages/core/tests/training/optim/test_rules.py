@@ -24,45 +24,45 @@ class Rule:
     change: Callable[[dict[str, Any], Array, Array, int], Array]
 
 
-def mean(state: dict[str, Any], name: str, value: Array, decay: float) -> Array:
+def mean(state: dict[str, Any], name: str, value: Array, decay: float) -> Any:
     state[name] = decay * state.get(name, np.zeros_like(value)) + (1 - decay) * value
     return state[name]
 
 
-def momentum(state: dict[str, Any], g: Array, nesterov: bool) -> Array:
+def momentum(state: dict[str, Any], g: Array, nesterov: bool) -> Any:
     state["m"] = 0.9 * state.get("m", np.zeros_like(g)) + g
     return g + 0.9 * state["m"] if nesterov else state["m"]
 
 
-def adagrad(state: dict[str, Any], g: Array) -> Array:
+def adagrad(state: dict[str, Any], g: Array) -> Any:
     state["a"] = state.get("a", np.full_like(g, 0.1)) + g**2
     return g / (np.sqrt(state["a"]) + 1e-10)
 
 
-def adadelta(state: dict[str, Any], g: Array) -> Array:
+def adadelta(state: dict[str, Any], g: Array) -> Any:
     squares = mean(state, "squares", g**2, 0.95)
     change = np.sqrt(state.get("changes", np.zeros_like(g)) + 1e-6) / np.sqrt(squares + 1e-6) * g
     mean(state, "changes", change**2, 0.95)
     return change
 
 
-def rmsprop(state: dict[str, Any], g: Array, centered: bool, mu: float) -> Array:
+def rmsprop(state: dict[str, Any], g: Array, centered: bool, mu: float) -> Any:
     spread = mean(state, "squares", g**2, 0.9)
     if centered:
         spread = np.maximum(spread - mean(state, "mean", g, 0.9) ** 2, 0)
     state["m"] = mu * state.get("m", np.zeros_like(g)) + g / np.sqrt(spread + 1e-10)
-    return np.asarray(state["m"])
+    return state["m"]
 
 
-def adam(state: dict[str, Any], g: Array, t: int) -> Array:
+def adam(state: dict[str, Any], g: Array, t: int) -> Any:
     first = mean(state, "m", g, 0.9) / (1 - 0.9**t)
     second = mean(state, "v", g**2, 0.999) / (1 - 0.999**t)
-    return np.asarray(first / (np.sqrt(second) + 1e-8))
+    return first / (np.sqrt(second) + 1e-8)
 
 
-def adam_epsilon_hat(state: dict[str, Any], g: Array, t: int) -> Array:
+def adam_epsilon_hat(state: dict[str, Any], g: Array, t: int) -> Any:
     first, second = mean(state, "m", g, 0.9), mean(state, "v", g**2, 0.999)
-    return np.asarray(np.sqrt(1 - 0.999**t) / (1 - 0.9**t) * first / (np.sqrt(second) + 1e-3))
+    return np.sqrt(1 - 0.999**t) / (1 - 0.9**t) * first / (np.sqrt(second) + 1e-3)
 
 
 RULES = {

@@ -90,7 +90,8 @@ def clip_by_global_norm(grads: Sequence[Any], limit: Any) -> tuple[list[Any], hr
 
 def _scale(norm: hr.Tensor, limit: Any) -> hr.Tensor:
     """limit / norm where that is below 1; norm - norm is 0 unless the norm is not finite, and then NaN."""
-    return limit / hr.maximum(norm, limit) + (norm - norm)
+    scale: hr.Tensor = limit / hr.maximum(norm, limit) + (norm - norm)
+    return scale
 
 
 def _once(grad: Any) -> Any:

@@ -172,8 +172,8 @@ class Optimizer:
         counter = self._counter(variables) if step is None else step
         with hr.name_scope(name or type(self).__name__) as scope:
             number = counter.read() + 1
-            updates = self.update_all(pairs, number)
-            return hr.group([*updates, counter.assign(number)], name=scope)
+            updates = [*self.update_all(pairs, number), counter.assign(number)]
+            return hr.group(updates, name=scope)
 
     def update_all(self, pairs: Sequence[tuple[Any, hr.Variable]], step: hr.Tensor) -> list[Any]:
         """Add the updates of all variables; a rule that looks at several variables at a time overrides this.
