@@ -38,6 +38,8 @@ def document(result: cases.Result, found: dict[str, list[graphs.Difference]], co
     lines += differences or ["None."]
     lines += ["", "## Deliberate deviations", "", "Where TensorFlow is wrong by its own definition.", ""]
     lines += [f"- `{case}`: {why}" for case, why in result.deviations] or ["None."]
+    lines += ["", "## Computed here only", "", "What TensorFlow refuses with the same inputs.", ""]
+    lines += [f"- `{case}`: {what}" for case, what in result.extensions] or ["None."]
     return HEADER + "\n".join(lines) + "\n"
 
 
