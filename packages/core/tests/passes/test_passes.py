@@ -268,3 +268,17 @@ def test_results_are_equal_bit_for_bit_with_every_subset_of_passes() -> None:
     ):
         for a, b in zip(reference, _run(optimize(bounded, Config(passes=passes, verify=True)), value), strict=True):
             assert a.tobytes() == b.tobytes()
+
+
+def test_a_pair_that_undoes_itself_stays_where_the_inner_one_must_wait() -> None:
+    """The operation it waits for may fail, or change what is read later: dropping the pair would drop the order."""
+    graph = hr.Graph()
+    with graph.as_default():
+        x = hr.placeholder(hr.float32, [2])
+        m = hr.placeholder(hr.float32, [2, 3])
+        with hr.control_dependencies([hr.check_numerics(x, "not a number")]):
+            inner = [-x, hr.transpose(m)]
+        outer = [-inner[0], hr.transpose(inner[1])]
+    for fetch in outer:
+        with pytest.raises(hr.errors.InvalidArgumentError, match="not a number"):
+            hr.Session(graph).run(fetch, feeds={x: [np.nan, 1.0], m: np.ones((2, 3))})

@@ -222,6 +222,16 @@ _CONVERTERS: dict[str, Any] = {
 _COMPARED_BYTES = 1 << 16
 
 
+def without_repeats(array: types.Array) -> types.Array:
+    """The elements that really take memory: a constant of a graph file may repeat one by stride, 2**40 times."""
+    return array[
+        tuple(
+            slice(None) if stride or not size else slice(1)
+            for size, stride in zip(array.shape, array.strides, strict=True)
+        )
+    ]
+
+
 def attr_key(value: AttrValue) -> AttrValue:
     """A hashable stand-in for an attribute value: equal keys mean equal values, bit for bit.
 

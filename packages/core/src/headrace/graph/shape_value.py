@@ -25,37 +25,63 @@ PartialValue = np.ndarray
 _MAX_DEPTH = 24  # long chains of loop counters are not shapes
 _MAX_ELEMENTS = 4096
 
-Rule = Callable[["Operation", int], "PartialValue | None"]
+Rule = Callable[["Operation", "_Walk"], "PartialValue | None"]
 _rules: dict[str, Rule] = {}
 
 
 def constant_value(tensor: Tensor) -> Array | None:
     """The full value of `tensor` if it follows from constants and static shapes, else None."""
-    if tensor.op.type == "Const":
-        value: Array = tensor.op.attrs["value"]
-        return value
-    if not tensor.dtype.is_integer:
-        return None
-    partial = _partial(tensor, 0)
-    if partial is None or any(item is None for item in partial.reshape(-1)):
-        return None
-    return partial.astype(tensor.dtype.array_type)
+    return _Walk().constant(tensor)
 
 
 def constant_value_as_shape(tensor: Tensor) -> Shape:
     """`tensor`, an integer vector of sizes, read as a shape; -1 and unknown elements are unknown sizes."""
-    partial = _partial(tensor, 0)
+    partial = _Walk().partial(tensor)
     if partial is None or partial.ndim != 1:
         length = tensor.shape[0] if tensor.shape.rank == 1 else None
         return Shape() if length is None else Shape([None] * length)
     return Shape(None if size is None or size < 0 else size for size in partial)
 
 
-def _partial(tensor: Tensor, depth: int) -> PartialValue | None:
-    rule = _rules.get(tensor.op.type)
-    if rule is None or depth > _MAX_DEPTH:
-        return _unknown(tensor)
-    return rule(tensor.op, depth + 1)
+class _Walk:
+    """The walk back for one answer. It remembers what it found: `n = n + n`, repeated, would else double each time."""
+
+    def __init__(self) -> None:
+        self._known: dict[Tensor, PartialValue | None] = {}
+        self._depth = 0
+
+    def constant(self, tensor: Tensor) -> Array | None:
+        if tensor.op.type == "Const":
+            value: Array = tensor.op.attrs["value"]
+            return value
+        if not tensor.dtype.is_integer:
+            return None
+        partial = self.partial(tensor)
+        if partial is None or any(item is None for item in partial.reshape(-1)):
+            return None
+        return partial.astype(tensor.dtype.array_type)
+
+    def partial(self, tensor: Tensor) -> PartialValue | None:
+        if tensor in self._known:
+            return self._known[tensor]
+        rule = _rules.get(tensor.op.type)
+        if rule is None or self._depth > _MAX_DEPTH:
+            return _unknown(tensor)
+        self._depth += 1
+        found = self._known[tensor] = _within(tensor, rule(tensor.op, self))
+        self._depth -= 1
+        return found
+
+
+def _within(tensor: Tensor, value: PartialValue | None) -> PartialValue | None:
+    """`value` without the elements that its dtype cannot hold: what a kernel makes of them is not foretold."""
+    if value is None or not tensor.dtype.is_integer:
+        return value
+    bounds = np.iinfo(tensor.dtype.array_type)
+    if all(item is None or bounds.min <= item <= bounds.max for item in value.reshape(-1)):
+        return value
+    kept = [item if item is not None and bounds.min <= item <= bounds.max else None for item in value.reshape(-1)]
+    return _objects(kept).reshape(value.shape)
 
 
 def _unknown(tensor: Tensor) -> PartialValue | None:
@@ -84,7 +110,7 @@ def _objects(items: list[int | None]) -> PartialValue:
 
 
 @_rule("Const")
-def _const(op: Operation, depth: int) -> PartialValue | None:
+def _const(op: Operation, walk: _Walk) -> PartialValue | None:
     value = op.attrs["value"]
     if value.ndim > 1 or value.size > _MAX_ELEMENTS or value.dtype.kind not in "iu":
         return None
@@ -92,66 +118,66 @@ def _const(op: Operation, depth: int) -> PartialValue | None:
 
 
 @_rule("Shape")
-def _shape(op: Operation, depth: int) -> PartialValue | None:
+def _shape(op: Operation, walk: _Walk) -> PartialValue | None:
     dims = op.inputs[0].shape.dims
     return None if dims is None else _objects(list(dims))
 
 
 @_rule("ShapeN")
-def _shape_n(op: Operation, depth: int) -> PartialValue | None:
+def _shape_n(op: Operation, walk: _Walk) -> PartialValue | None:
     return None  # several outputs: which one is asked for is not known here
 
 
 @_rule("Size")
-def _size(op: Operation, depth: int) -> PartialValue | None:
+def _size(op: Operation, walk: _Walk) -> PartialValue | None:
     return np.array(op.inputs[0].shape.num_elements, dtype=object)
 
 
 @_rule("Rank")
-def _rank(op: Operation, depth: int) -> PartialValue | None:
+def _rank(op: Operation, walk: _Walk) -> PartialValue | None:
     return np.array(op.inputs[0].shape.rank, dtype=object)
 
 
 @_rule("Identity", "StopGradient")
-def _identity(op: Operation, depth: int) -> PartialValue | None:
-    return _partial(op.inputs[0], depth)
+def _identity(op: Operation, walk: _Walk) -> PartialValue | None:
+    return walk.partial(op.inputs[0])
 
 
 @_rule("Cast")
-def _cast(op: Operation, depth: int) -> PartialValue | None:
-    return _partial(op.inputs[0], depth) if op.inputs[0].dtype.is_integer else None
+def _cast(op: Operation, walk: _Walk) -> PartialValue | None:
+    return walk.partial(op.inputs[0]) if op.inputs[0].dtype.is_integer else None
 
 
 @_rule("Pack")
-def _pack(op: Operation, depth: int) -> PartialValue | None:
-    parts = [_partial(item, depth) for item in op.inputs]
+def _pack(op: Operation, walk: _Walk) -> PartialValue | None:
+    parts = [walk.partial(item) for item in op.inputs]
     if any(part is None or part.ndim != 0 for part in parts):
         return None
     return _objects([None if part is None else part.item() for part in parts])
 
 
 @_rule("ConcatV2")
-def _concat(op: Operation, depth: int) -> PartialValue | None:
-    parts = [_partial(item, depth) for item in op.inputs[:-1]]
+def _concat(op: Operation, walk: _Walk) -> PartialValue | None:
+    parts = [walk.partial(item) for item in op.inputs[:-1]]
     known = [part for part in parts if part is not None and part.ndim == 1]
     return np.concatenate(known) if len(known) == len(parts) else None
 
 
 @_rule("ExpandDims")
-def _expand_dims(op: Operation, depth: int) -> PartialValue | None:
-    value = _partial(op.inputs[0], depth)
+def _expand_dims(op: Operation, walk: _Walk) -> PartialValue | None:
+    value = walk.partial(op.inputs[0])
     return value.reshape(1) if value is not None and value.ndim == 0 else None
 
 
 @_rule("Squeeze")
-def _squeeze(op: Operation, depth: int) -> PartialValue | None:
-    value = _partial(op.inputs[0], depth)
+def _squeeze(op: Operation, walk: _Walk) -> PartialValue | None:
+    value = walk.partial(op.inputs[0])
     return value.reshape(()) if value is not None and value.shape == (1,) else None
 
 
 @_rule("Reshape")
-def _reshape(op: Operation, depth: int) -> PartialValue | None:
-    value, sizes = _partial(op.inputs[0], depth), _partial(op.inputs[1], depth)
+def _reshape(op: Operation, walk: _Walk) -> PartialValue | None:
+    value, sizes = walk.partial(op.inputs[0]), walk.partial(op.inputs[1])
     if value is None or sizes is None or sizes.shape not in ((0,), (1,)):
         return None
     if sizes.shape == (1,):
@@ -160,9 +186,9 @@ def _reshape(op: Operation, depth: int) -> PartialValue | None:
 
 
 @_rule("StridedSlice")
-def _strided_slice(op: Operation, depth: int) -> PartialValue | None:
-    value = _partial(op.inputs[0], depth)
-    bounds = [constant_value(item) for item in op.inputs[1:]]
+def _strided_slice(op: Operation, walk: _Walk) -> PartialValue | None:
+    value = walk.partial(op.inputs[0])
+    bounds = [walk.constant(item) for item in op.inputs[1:]]
     masks = [op.attrs[name] for name in ("begin_mask", "end_mask", "shrink_axis_mask")]
     if value is None or value.ndim != 1 or op.attrs["ellipsis_mask"] or op.attrs["new_axis_mask"]:
         return None
@@ -175,8 +201,8 @@ def _strided_slice(op: Operation, depth: int) -> PartialValue | None:
 
 
 @_rule("GatherV2")
-def _gather(op: Operation, depth: int) -> PartialValue | None:
-    value, indices = _partial(op.inputs[0], depth), constant_value(op.inputs[1])
+def _gather(op: Operation, walk: _Walk) -> PartialValue | None:
+    value, indices = walk.partial(op.inputs[0]), walk.constant(op.inputs[1])
     if value is None or value.ndim != 1 or indices is None or indices.ndim > 1:
         return None
     if indices.size and not (indices.min() >= 0 and indices.max() < len(value)):
@@ -185,16 +211,16 @@ def _gather(op: Operation, depth: int) -> PartialValue | None:
 
 
 @_rule("Fill")
-def _fill(op: Operation, depth: int) -> PartialValue | None:
-    sizes, value = constant_value(op.inputs[0]), _partial(op.inputs[1], depth)
+def _fill(op: Operation, walk: _Walk) -> PartialValue | None:
+    sizes, value = walk.constant(op.inputs[0]), walk.partial(op.inputs[1])
     if sizes is None or value is None or value.ndim or len(sizes) > 1 or (sizes.size and sizes[0] > _MAX_ELEMENTS):
         return None
     return np.full(tuple(sizes), value.item(), dtype=object)
 
 
 @_rule("Range")
-def _range(op: Operation, depth: int) -> PartialValue | None:
-    bounds = [constant_value(item) for item in op.inputs]
+def _range(op: Operation, walk: _Walk) -> PartialValue | None:
+    bounds = [walk.constant(item) for item in op.inputs]
     numbers = [int(bound) for bound in bounds if bound is not None and bound.ndim == 0]
     if len(numbers) != 3 or not numbers[2]:
         return None
@@ -203,8 +229,8 @@ def _range(op: Operation, depth: int) -> PartialValue | None:
 
 
 def _elementwise(combine: Callable[[int, int], int]) -> Rule:
-    def rule(op: Operation, depth: int) -> PartialValue | None:
-        left, right = _partial(op.inputs[0], depth), _partial(op.inputs[1], depth)
+    def rule(op: Operation, walk: _Walk) -> PartialValue | None:
+        left, right = walk.partial(op.inputs[0]), walk.partial(op.inputs[1])
         if (
             left is None
             or right is None
@@ -226,16 +252,16 @@ _rules["Minimum"] = _elementwise(min)
 
 
 @_rule("FloorDiv")
-def _floor_div(op: Operation, depth: int) -> PartialValue | None:
-    divisor = _partial(op.inputs[1], depth)
+def _floor_div(op: Operation, walk: _Walk) -> PartialValue | None:
+    divisor = walk.partial(op.inputs[1])
     if divisor is None or any(item == 0 for item in divisor.reshape(-1)):
         return None
-    return _elementwise(lambda a, b: a // b)(op, depth)
+    return _elementwise(lambda a, b: a // b)(op, walk)
 
 
 @_rule("Prod")
-def _prod(op: Operation, depth: int) -> PartialValue | None:
-    value = _partial(op.inputs[0], depth)
+def _prod(op: Operation, walk: _Walk) -> PartialValue | None:
+    value = walk.partial(op.inputs[0])
     if value is None or value.ndim != 1 or op.attrs["keep_dims"] or any(item is None for item in value):
         return None
     total = 1

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
 
 from headrace.errors import DataLossError
+from headrace.graph.attr import without_repeats
 from headrace.graph.proto.tensor_pb2 import TensorProto, TensorShapeProto
 from headrace.graph.proto.types_pb2 import DataType
 from headrace.types import Array, DType, Shape, as_dtype, bfloat16, float16, string
@@ -26,11 +27,26 @@ def encode_tensor(value: Array) -> TensorProto:
     """
     dtype = as_dtype(value.dtype)
     proto = TensorProto(dtype=cast(DataType, dtype.number), tensor_shape=encode_shape(Shape(value.shape)))
-    if dtype is string:
+    if value.size > 1 and without_repeats(value).size == 1:
+        _encode_one(value[(0,) * value.ndim], dtype, proto)
+    elif dtype is string:
         proto.string_val.extend(value.reshape(-1).tolist())
     else:
         proto.tensor_content = np.ascontiguousarray(value).tobytes()
     return proto
+
+
+def _encode_one(element: Any, dtype: DType, proto: TensorProto) -> None:
+    """List one element, which stands for all."""
+    if dtype is string:
+        proto.string_val.append(element)
+    elif dtype in (float16, bfloat16):
+        proto.half_val.append(int(element.view(np.uint16)))
+    elif dtype.is_complex:
+        listed: Any = proto.scomplex_val if dtype.size == 8 else proto.dcomplex_val
+        listed.extend((float(element.real), float(element.imag)))
+    else:
+        _listed(proto, dtype).append(element.item())
 
 
 def encode_shape(shape: Shape) -> TensorShapeProto:
@@ -117,14 +133,19 @@ def _string_values(proto: TensorProto, dtype: DType) -> Array:
     return result
 
 
-_FIELDS: dict[str, Callable[[TensorProto], Any]] = {
-    "float32": lambda proto: proto.float_val,
-    "float64": lambda proto: proto.double_val,
-    "int64": lambda proto: proto.int64_val,
-    "uint32": lambda proto: proto.uint32_val,
-    "uint64": lambda proto: proto.uint64_val,
-    "bool": lambda proto: proto.bool_val,
+_FIELDS = {
+    "float32": "float",
+    "float64": "double",
+    "int64": "int64",
+    "uint32": "uint32",
+    "uint64": "uint64",
+    "bool": "bool",
 }
+
+
+def _listed(proto: TensorProto, dtype: DType) -> Any:
+    """The field that lists elements of a number type; narrow integers share one."""
+    return getattr(proto, f"{_FIELDS.get(dtype.name, 'int')}_val")
 
 
 def _listed_values(proto: TensorProto, dtype: DType) -> Array:
@@ -135,12 +156,11 @@ def _listed_values(proto: TensorProto, dtype: DType) -> Array:
     if dtype.is_complex:
         listed = proto.scomplex_val if dtype.size == 8 else proto.dcomplex_val
         return _complex_pairs(listed, dtype, np.float32 if dtype.size == 8 else np.float64)
-    field = _FIELDS.get(dtype.name)
-    if field is not None:
-        return np.array(field(proto), dtype.array_type)
-    if not dtype.is_integer:
+    if not dtype.is_integer and dtype.name not in _FIELDS:
         raise _damaged("a dtype of numbers or strings", str(dtype))
-    values = np.array(proto.int_val, np.int64)
+    if dtype.name in _FIELDS:
+        return np.array(_listed(proto, dtype), dtype.array_type)
+    values = np.array(_listed(proto, dtype), np.int64)
     bounds = np.iinfo(dtype.array_type)
     if values.size and (values.min() < bounds.min or values.max() > bounds.max):
         raise _damaged(f"values that fit {dtype}", f"{values.min()} to {values.max()}")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from headrace.graph.attr import without_repeats
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 from headrace.graph.shape_value import constant_value
@@ -55,6 +56,7 @@ def _is_constant(tensor: Tensor, number: float, *, negative_zero: bool = False) 
     value = constant_value(tensor)
     if value is None or value.size == 0 or not (tensor.dtype.is_floating or tensor.dtype.is_integer):
         return False
+    value = without_repeats(value)
     if not bool(np.all(value == number)):
         return False
     return number != 0 or tensor.dtype.is_integer or bool(np.all(np.signbit(value) == negative_zero))
@@ -101,7 +103,7 @@ def _add_n(op: Operation, inputs: Sequence[Tensor]) -> Tensor | None:
 @_rule("Neg", "LogicalNot", "Invert", "Conj")
 def _involution(op: Operation, inputs: Sequence[Tensor]) -> Tensor | None:
     producer = inputs[0].op
-    return producer.inputs[0] if producer.type == op.type else None
+    return producer.inputs[0] if producer.type == op.type and not producer.control_inputs else None
 
 
 @_rule("Cast")
@@ -127,7 +129,8 @@ def _transpose(op: Operation, inputs: Sequence[Tensor]) -> Tensor | None:
     if bool(np.array_equal(permutation, np.arange(len(permutation)))):
         return inputs[0]
     producer = inputs[0].op
-    inner = constant_value(producer.inputs[1]) if producer.type == "Transpose" else None
+    undoable = producer.type == "Transpose" and not producer.control_inputs
+    inner = constant_value(producer.inputs[1]) if undoable else None
     undone = inner is not None and bool(np.array_equal(inner[permutation], np.arange(len(permutation))))
     return producer.inputs[0] if undone else None
 

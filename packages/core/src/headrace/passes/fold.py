@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from headrace.errors import HeadraceError
+from headrace.graph.attr import without_repeats
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 from headrace.graph.shape_value import constant_value
@@ -56,17 +56,15 @@ def _fold_op(op: Operation, inputs: Sequence[Tensor], graph: Graph) -> Sequence[
 def _values(op: Operation, inputs: Sequence[Tensor]) -> list[Array] | None:
     """The values of the outputs if they are constant and not too large to keep."""
     if op.type in _SHAPE_ONLY and op.outputs[0].dtype.size:
-        known = _SHAPE_ONLY[op.type](inputs[0].shape)
-        return None if known is None else [np.asarray(known, op.outputs[0].dtype.array_type)]
+        return _of_shape(op, inputs[0].shape)
     if not all(tensor.op.type == "Const" for tensor in inputs) or not kernels_of(op.type):
         return None
     constants = [value for value in map(constant_value, inputs) if value is not None]
     sizes = [output.shape.num_elements for output in op.outputs]
-    budget = MAX_GROWTH_BYTES + sum(_stored_bytes(value) for value in constants)
-    if any(
-        size is not None and size * max(output.dtype.size, 1) > budget
-        for size, output in zip(sizes, op.outputs, strict=True)
-    ):
+    budget = MAX_GROWTH_BYTES + sum(without_repeats(value).nbytes for value in constants)
+    needed = [value.nbytes for value in constants]
+    needed += [size * output.dtype.size for size, output in zip(sizes, op.outputs, strict=True) if size is not None]
+    if any(size > budget for size in needed):
         return None
     try:
         results = _compute(op, constants)
@@ -75,10 +73,12 @@ def _values(op: Operation, inputs: Sequence[Tensor]) -> list[Array] | None:
     return results if sum(value.nbytes for value in results) <= budget else None
 
 
-def _stored_bytes(value: Array) -> int:
-    """Bytes that a constant really takes: an imported one may repeat a single element by stride."""
-    steps = zip(value.shape, value.strides, strict=True)
-    return value.itemsize * math.prod(size for size, stride in steps if stride or not size)
+def _of_shape(op: Operation, shape: Shape) -> list[Array] | None:
+    try:
+        known = _SHAPE_ONLY[op.type](shape)
+        return None if known is None else [np.asarray(known, op.outputs[0].dtype.array_type)]
+    except OverflowError:  # sizes beyond out_type: an error of the step that needs them
+        return None
 
 
 def _sizes(shape: Shape) -> tuple[int, ...] | None:
