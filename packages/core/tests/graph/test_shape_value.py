@@ -63,3 +63,23 @@ def test_long_chains_are_not_followed_to_the_end() -> None:
 
 def test_values_that_come_out_have_the_tensors_dtype() -> None:
     assert constant_value(hr.shape(hr.constant(np.zeros((2, 3))), dtype=hr.int64)).dtype == np.int64
+
+
+def test_a_value_used_twice_at_each_of_many_steps_is_asked_for_once() -> None:
+    """Asked for at each use, 60 doublings would take 2**24 visits."""
+    size = hr.shape(_x())[1]
+    for _ in range(20):
+        size = size + size
+    known = hr.reshape(_x(), [size, -1])
+    for _ in range(40):
+        size = hr.maximum(size + size, size)
+    assert known.shape == [3 << 20, None]
+    assert hr.reshape(_x(), [size, -1]).shape == [None, None]
+
+
+def test_arithmetic_that_leaves_the_dtype_is_not_foretold() -> None:
+    """What int32 wraps around must not become the size that exact arithmetic gives."""
+    size = hr.constant(2**30)
+    doubled = size + size
+    assert constant_value(doubled) is None
+    assert hr.reshape(hr.placeholder(hr.float32, [None]), hr.stack([doubled * 2, -1])).shape == [None, None]
