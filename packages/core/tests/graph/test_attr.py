@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.graph.attr import FunctionName, attr_key
+from headrace.graph.attr import FunctionName, attr_key, without_repeats
 
 
 @pytest.mark.parametrize(
@@ -73,3 +73,10 @@ def test_keys_are_equal_exactly_for_equal_bits() -> None:
     assert attr_key(large) == attr_key(large) != attr_key(large.copy())
     assert attr_key((1, np.zeros(1))) == attr_key((1, np.zeros(1)))
     assert attr_key(np.array([b"a"], object)) == attr_key(np.array([b"a"], object))
+
+
+def test_what_takes_memory_of_an_array_is_an_array_whatever_its_rank_and_dtype() -> None:
+    words = np.array(b"abc", object)
+    assert without_repeats(words).shape == ()
+    assert without_repeats(words).item() == b"abc"
+    assert without_repeats(np.broadcast_to(np.zeros((5, 1)), (5, 2**40))).shape == (5, 1)
