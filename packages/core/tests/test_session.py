@@ -359,3 +359,24 @@ def test_a_thousand_steps_leave_graph_and_plans_as_they_are() -> None:
     for _ in range(1000):
         session.run([y, change], feeds={x: [[1, 2]]})
     assert (graph.version, len(session._definitions)) == before
+
+
+def test_random_streams_are_read_and_written_like_variables() -> None:
+    graph = hr.Graph(seed=3)
+    with graph.as_default():
+        numbers = hr.random.uniform([4], name="numbers")
+    with hr.Session(graph) as session:
+        assert session.read_streams() == {}
+        session.run(numbers)
+        streams = session.read_streams()
+        expected = session.run(numbers)
+    assert list(streams) == [numbers.op.name]
+    with hr.Session(graph) as session:
+        session.write_streams({name: list(stream) for name, stream in streams.items()})
+        assert session.run(numbers).tobytes() == expected.tobytes()
+        session.write_streams(streams)
+        assert session.run(numbers).tobytes() == expected.tobytes()
+        with pytest.raises(hr.errors.NotFoundError, match="no operation 'another'"):
+            session.write_streams({**streams, "another": (0, 0)})
+        with pytest.raises(hr.errors.InvalidArgumentError, match="has no attr 'seed'"):
+            session.write_streams({**streams, numbers.op.inputs[0].op.name: (0, 0)})

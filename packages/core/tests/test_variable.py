@@ -209,3 +209,51 @@ def test_graphs_that_used_a_variable_of_the_process_do_not_outlive_their_use() -
     del graph
     gc.collect()
     assert alive() is None
+
+
+def test_rows_are_read_and_changed_like_a_variable() -> None:
+    graph = hr.Graph()
+    with graph.as_default():
+        w = hr.Variable([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], name="w")
+        rows = w.rows([2, 0])
+        assert (rows.shape, rows.dtype) == (hr.Shape([2, 2]), hr.float32)
+        assert repr(rows) == "<hr.VariableRows of 'w'>"
+        read, product = rows.read(), rows * 10.0
+        changes = {
+            "assign": rows.assign([[0.0, 1.0], [2.0, 3.0]]),
+            "add": rows.assign_add([[1.0, 1.0], [2.0, 2.0]]),
+            "sub": rows.assign_sub([[0.5, 0.5], [0.5, 0.5]]),
+        }
+    with hr.Session(graph) as session:
+        assert session.run(read).tolist() == [[5.0, 6.0], [1.0, 2.0]]
+        assert session.run(product).tolist() == [[50.0, 60.0], [10.0, 20.0]]
+        expected = [([0.0, 1.0], [2.0, 3.0]), ([1.0, 2.0], [4.0, 5.0]), ([0.5, 1.5], [3.5, 4.5])]
+        for change, (last, first) in zip(changes.values(), expected, strict=True):
+            session.run(change)
+            assert session.run(w).tolist() == [first, [3.0, 4.0], last]
+
+
+def test_rows_of_a_variable_of_unknown_shape_have_unknown_shape() -> None:
+    with hr.Graph().as_default():
+        w = hr.Variable([[1.0]], shape=None, name="w")
+        assert w.rows(hr.placeholder(hr.int32, [None])).shape.dims == (None, 1)
+        assert w.rows(hr.placeholder(hr.int32)).shape.rank is None
+
+
+def test_a_variable_beside_another_lives_where_that_one_lives() -> None:
+    outside = hr.Variable(1.0, name="outside")
+    with hr.Graph().as_default() as graph:
+        inside = hr.Variable(1.0, name="inside")
+        slot = hr.Variable(0.0, name="slot", beside=inside)
+        shared = hr.Variable(2.0, name="shared", beside=outside)
+        assert slot.handle.op.colocation == (inside.handle.op.name,)
+    assert slot in graph.variables
+    assert shared not in graph.variables
+    assert shared.numpy() == 2.0
+
+
+def test_an_absolute_name_leaves_the_scopes_and_is_made_unique() -> None:
+    with hr.Graph().as_default(), hr.name_scope("model"):
+        names = [hr.Variable(0.0, name="w/slot/").name for _ in range(2)]
+    assert names == ["w/slot", "w/slot_1"]
+    assert hr.Variable(0.0, name="absolute/in_the_process/").name == "absolute/in_the_process"

@@ -227,14 +227,15 @@ class Session:
         Args:
           streams: for each operation the key and the counter.
         Raises:
-          NotFoundError: the graph has no operation of a name.
+          NotFoundError: the graph has no operation of a name; no stream has changed then.
+          InvalidArgumentError: one of them is not a random operation; no stream has changed then.
         """
         self._check_open()
-        operations = {name: self.graph.operation(name) for name in streams}
-        for name, (key, counter) in streams.items():
-            state, seeds = PhiloxState(key, counter), tuple(operations[name].attr(seed) for seed in ("seed", "seed2"))
-            create = functools.partial(PhiloxStream, state)
-            self.resources.lookup_or_create((PhiloxStream, name, seeds), create).restart(state)
+        operations = [self.graph.operation(name) for name in streams]
+        seeds = [(operation.attr("seed"), operation.attr("seed2")) for operation in operations]
+        for (name, (key, counter)), pair in zip(streams.items(), seeds, strict=True):
+            create = functools.partial(PhiloxStream, PhiloxState(key, counter))
+            self.resources.lookup_or_create((PhiloxStream, name, pair), create).restart(PhiloxState(key, counter))
 
     def close(self) -> None:
         """Release every plan and every value. Steps that are running end normally; new ones are refused."""

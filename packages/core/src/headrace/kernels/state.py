@@ -99,9 +99,7 @@ def _add_at(target: Array, indices: Array, rows: Array) -> None:
 
 
 def _replace_at(target: Array, indices: Array, rows: Array) -> None:
-    flat = rows.reshape(-1, *target.shape[1:])
-    for position, index in enumerate(indices.reshape(-1)):  # in order, so that the last of repeated rows stays
-        target[index] = flat[position]
+    target[indices] = rows  # in order: NumPy promises that the last of repeated rows stays
 
 
 register_kernel("ResourceScatterSub")(_scatter(_subtract_at))

@@ -53,6 +53,25 @@ def test_T05_sparse_adagrad_adds_repeated_rows_first() -> None:
         assert session.run(w).tolist() == [[pytest.approx(1 - 3 / np.sqrt(9.1), abs=1e-7)], [2.0]]
 
 
+def test_A82_an_embedding_is_trained_by_its_rows() -> None:
+    graph = hr.Graph()
+    with graph.as_default():
+        table = hr.Variable(np.ones((1000, 2), np.float32), name="table")
+        ids = hr.placeholder(hr.int32, [None])
+        loss = hr.sum(hr.square(hr.nn.embedding_lookup(table, ids)))
+        optimizer = hr.optim.Adam(0.1)
+        pairs = optimizer.compute_gradients(loss)
+        train = optimizer.apply_gradients(pairs)
+    assert isinstance(pairs[0][0], hr.IndexedSlices)
+    dense = [op.name for op in graph.operations for y in op.outputs if y.shape.rank == 2 and y.shape[0] == 1000]
+    assert all(name.startswith("table/") for name in dense)  # initial values and reads of the whole: nothing in the update
+    with hr.Session(graph) as session:
+        session.run(train, feeds={ids: [3, 5, 3]})
+        value = session.run(table)
+    assert sorted(np.unique(np.nonzero(value != 1.0)[0])) == [3, 5]
+    assert value[3] == pytest.approx([0.9, 0.9], abs=1e-5)
+
+
 def test_minimize_updates_what_the_loss_depends_on() -> None:
     graph = hr.Graph()
     with graph.as_default():

@@ -274,6 +274,6 @@ def add_repeated_rows(grad: hr.IndexedSlices) -> hr.IndexedSlices:
       >>> print(values.tolist(), indices.tolist())
       [[5.0], [2.0]] [7, 0]
     """
-    indices, position = hr.apply_op("Unique", grad.indices)
-    values = hr.apply_op("UnsortedSegmentSum", grad.values, position, hr.size(indices))
+    indices, position = hr.unique(grad.indices)
+    values = hr.unsorted_segment_sum(grad.values, position, hr.size(indices))
     return hr.IndexedSlices(values, indices, grad.dense_shape)
