@@ -64,7 +64,7 @@ def test_A82_an_embedding_is_trained_by_its_rows() -> None:
         train = optimizer.apply_gradients(pairs)
     assert isinstance(pairs[0][0], hr.IndexedSlices)
     dense = [op.name for op in graph.operations for y in op.outputs if y.shape.rank == 2 and y.shape[0] == 1000]
-    assert all(name.startswith("table/") for name in dense)  # initial values and reads of the whole: nothing in the update
+    assert all(name.startswith("table/") for name in dense)  # initial values and whole reads, nothing in the update
     with hr.Session(graph) as session:
         session.run(train, feeds={ids: [3, 5, 3]})
         value = session.run(table)
