@@ -225,8 +225,7 @@ _COMPARED_BYTES = 1 << 16
 def without_repeats(array: types.Array) -> types.Array:
     """The elements that really take memory: a constant of a graph file may repeat one by stride, 2**40 times."""
     parts = (
-        slice(None) if stride or not size else slice(1)
-        for size, stride in zip(array.shape, array.strides, strict=True)
+        slice(None) if stride or not size else slice(1) for size, stride in zip(array.shape, array.strides, strict=True)
     )
     return array[(*parts, ...)]  # the dots keep a scalar of strings an array
 
