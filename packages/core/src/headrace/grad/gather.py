@@ -40,8 +40,10 @@ def _wide(indices: Tensor) -> Tensor:
 
 
 def _summed(op: Operation, g: Tensor) -> Tensor:
-    """The gradient in full: all axes but the gathered one are merged, to `[batch, outer, picks, inner]`, then the rows
-    `[batch * picks, outer, inner]` are summed by index.
+    """The gradient in full.
+
+    All axes but the gathered one are merged, to `[batch, outer, picks, inner]`; then the rows, which are now
+    `[batch * picks, outer, inner]`, are summed by index.
     """
     params, indices, axis = op.inputs
     indices = _wide(indices)

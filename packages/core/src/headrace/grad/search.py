@@ -14,7 +14,7 @@ no_gradient("HistogramFixedWidth", "counts are integers")
 
 @register_gradient("TopKV2")
 def _top_k(op: Operation, g: Tensor, g_indices: Tensor | None) -> list[Tensor | None]:
-    """Each element that was taken gets its part of g: the rows are laid end to end, and g scattered to `row * size + index`."""
+    """Each element that was taken gets its part of g: with rows laid end to end, g goes to `row * size + index`."""
     x, indices = op.inputs[0], op.outputs[1]
     if indices.dtype.size != 4:
         indices = apply_op("Cast", indices, DstT="int32")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from headrace.interfaces import OpContext
@@ -69,20 +71,18 @@ def _range(op: OpContext, start: Array, limit: Array, delta: Array) -> Array:
     count = range_length(start, limit, delta)
     checked_sizes([count])
     if dtype.is_integer:
-        first, step = int(np.asarray(start).reshape(())), int(np.asarray(delta).reshape(()))
-        return (
-            np.array(first + step * np.arange(count, dtype=object), dtype.array_type)
-            if _is_wide(first, step, count)
-            else (first + step * np.arange(count, dtype=np.int64)).astype(dtype.array_type)
+        return _integer_range(int(np.asarray(start).item()), int(np.asarray(delta).item()), count).astype(
+            dtype.array_type
         )
     first, step = (np.asarray(value).astype(np.float64).reshape(()) for value in (start, delta))
     return (first + step * np.arange(count)).astype(dtype.array_type)
 
 
-def _is_wide(first: int, step: int, count: int) -> bool:
-    """True if some number on the way does not fit int64."""
+def _integer_range(first: int, step: int, count: int) -> Any:
+    """In Python integers where some number on the way does not fit int64."""
     last = first + step * max(count - 1, 0)
-    return not all(-(2**63) <= number < 2**63 for number in (first, step, last, last - first))
+    fits = all(-(2**63) <= number < 2**63 for number in (first, step, last, last - first))
+    return first + step * np.arange(count, dtype=np.int64 if fits else object)
 
 
 @register_kernel("LinSpace")

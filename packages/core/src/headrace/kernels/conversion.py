@@ -19,7 +19,7 @@ def _cast(op: OpContext, x: Array) -> Array:
     source, target = op.attr("SrcT"), op.attr("DstT")
     if source is target:
         return x
-    if source.is_complex and not target.is_complex and target.kind != "bool":
+    if source.is_complex and not target.is_complex:
         return cast_real(np.real(x), target)
     if op.attr("Truncate") and source.is_floating and target.is_floating:
         x = _truncated(x, source, target)
@@ -27,7 +27,7 @@ def _cast(op: OpContext, x: Array) -> Array:
 
 
 def cast_real(x: Array, target: DType) -> Array:
-    """Convert by the rules that `hr.cast` documents; NumPy's own result of an overflow depends on the length of the array."""
+    """Convert by the rules that `hr.cast` documents; what NumPy makes of an overflow depends on the array's length."""
     if x.dtype.kind not in "fV" or not target.is_integer:
         return x.astype(target.array_type)
     if target is uint64:
@@ -38,11 +38,11 @@ def cast_real(x: Array, target: DType) -> Array:
 
 
 def _float_to_signed(x: Array, target: DType) -> Array:
-    """Truncation towards zero; the lowest value for what does not fit. The bounds are powers of two, so exact in every float."""
+    """Truncation towards zero; the lowest value for what does not fit. Bounds are powers of two, exact in float64."""
     wide = x.astype(np.float64)
     bound = 2.0 ** (target.size * 8 - 1)
     fits = (wide > -bound - 1) & (wide < bound)
-    return np.where(fits, np.where(fits, wide, 0).astype(target.array_type), np.iinfo(target.array_type).min)  # type: ignore[return-value, unused-ignore]
+    return np.where(fits, np.where(fits, wide, 0).astype(target.array_type), np.iinfo(target.array_type).min)
 
 
 def _float_to_uint64(x: Array) -> Array:
@@ -71,7 +71,8 @@ def _bitcast(op: OpContext, x: Array) -> Array:
     if not x.size:
         return np.empty(shape, target.array_type)
     flat = np.ascontiguousarray(x).reshape(-1)
-    return flat.view(target.array_type).reshape(shape)
+    result: Array = flat.view(target.array_type).reshape(shape)
+    return result
 
 
 @register_kernel("CheckNumerics", aliases=[0])

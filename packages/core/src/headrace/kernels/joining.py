@@ -81,6 +81,5 @@ def _pack(op: OpContext, values: list[Array], out: Array | None = None) -> Array
 @register_kernel("Unpack", aliases=[0])
 def _unpack(op: OpContext, value: Array) -> list[Array]:
     value = np.asarray(value)
-    axis = unpacked_axis(value.shape, op.attr("axis"), op.attr("num"))
-    lead = (slice(None),) * axis
-    return [value[(*lead, index, ...)] for index in range(value.shape[axis])]
+    moved = np.moveaxis(value, unpacked_axis(value.shape, op.attr("axis"), op.attr("num")), 0)
+    return [moved[index, ...] for index in range(op.attr("num"))]

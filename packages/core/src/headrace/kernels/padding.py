@@ -62,8 +62,7 @@ def _mirror_pad_grad(op: OpContext, g: Array, paddings: Array) -> Array:
     check_mirror(amounts, sizes, op.attr("mode"))
     total = np.array(g)
     for axis, (size, pair) in enumerate(zip(sizes, amounts, strict=True)):
-        lead = (slice(None),) * axis
         folded = np.zeros((*total.shape[:axis], size, *total.shape[axis + 1 :]), g.dtype)
-        np.add.at(folded, (*lead, _sources(size, *pair, op.attr("mode"))), total)
+        np.add.at(np.moveaxis(folded, axis, 0), _sources(size, *pair, op.attr("mode")), np.moveaxis(total, axis, 0))
         total = folded
     return total

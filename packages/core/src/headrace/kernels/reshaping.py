@@ -24,7 +24,7 @@ def _reshape(op: OpContext, tensor: Array, shape: Array) -> Array:
 def _expand_dims(op: OpContext, x: Array, dim: Array) -> Array:
     x = np.asarray(x)
     axis = normalize_axis(scalar_of(dim, "axis"), x.ndim + 1)
-    return x.reshape(x.shape[:axis] + (1,) + x.shape[axis:])
+    return x.reshape((*x.shape[:axis], 1, *x.shape[axis:]))
 
 
 @register_kernel("Squeeze", aliases=[0])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from headrace.errors import ShapeError
@@ -25,7 +23,7 @@ def _reverse_sequence(op: OpContext, x: Array, seq_lengths: Array) -> Array:
     x, lengths = np.asarray(x), np.asarray(seq_lengths)
     along, batch = sequence_axes(x.shape, Shape(lengths.shape), op.attr("seq_dim"), op.attr("batch_dim"))
     check_lengths(lengths, x.shape[along])
-    result: Any = np.array(x)
+    result: Array = np.array(x)
     source, target = (np.moveaxis(array, (batch, along), (0, 1)) for array in (x, result))
     for item, length in enumerate(lengths):
         target[item, :length] = source[item, :length][::-1]
@@ -38,7 +36,7 @@ def _roll(op: OpContext, x: Array, shift: Array, axis: Array) -> Array:
     if not x.ndim:
         raise ShapeError("a scalar cannot be rolled", expected="rank >= 1", got="shape []")
     check_roll(Shape(shift.shape), Shape(axis.shape))
-    result: Any = np.array(x)
+    result = np.array(x)
     for places, number in zip(shift.reshape(-1), axis.reshape(-1), strict=True):
         result = np.roll(result, int(places), normalize_axis(int(number), x.ndim))
     return result

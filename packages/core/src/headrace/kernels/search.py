@@ -42,8 +42,9 @@ def _distinct(x: Array) -> tuple[Array, Array, Array]:
 
 @register_kernel("TopKV2")
 def _top_k(op: OpContext, x: Array, k: Array) -> tuple[Array, Array]:
-    """Sorting the reversed rows and reversing the result puts the first of equal elements first, without negating: the
-    lowest integer has no opposite.
+    """Sort the reversed rows and reverse the result.
+
+    This puts the first of equal elements first without negating: the lowest integer has no opposite.
     """
     x = np.asarray(x)
     if not x.ndim:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from headrace.interfaces import OpContext
@@ -15,17 +17,17 @@ from headrace.types import Array, Shape, string
 def _slice(op: OpContext, x: Array, begin: Array, size: Array) -> Array:
     x = np.asarray(x)
     starts, counts = slice_vector(begin, x.ndim, "begin"), slice_vector(size, x.ndim, "size")
-    index = []
+    index: list[Any] = []
     for axis, (start, count) in enumerate(zip(starts, counts, strict=True)):
         taken = sliced_size(axis, x.shape[axis], start, count)
         index.append(slice(start, start + (taken or 0)))
-    return x[(*index, ...)]
+    return np.asarray(x[(*index, ...)])
 
 
 @register_kernel("StridedSlice", aliases=[0])
 def _strided_slice(op: OpContext, x: Array, begin: Array, end: Array, strides: Array) -> Array:
     x = np.asarray(x)
-    return x[numpy_index(SliceMasks.of(op), begin, end, strides, x.shape)]
+    return np.asarray(x[numpy_index(SliceMasks.of(op), begin, end, strides, x.shape)])
 
 
 @register_kernel("StridedSliceGrad", takes_out=True)

@@ -246,7 +246,8 @@ def placeholder_with_default(value: TensorLike, shape: ShapeLike = None, *, name
 
     Args:
       value: the default, any dtype.
-      shape: the static shape of what may be fed, which the default must fit; None as a whole or as a size means unknown.
+      shape: the static shape of what may be fed, which the default must fit; None as a whole or as a size means
+        unknown.
       name: the operation's name.
 
     Example:
@@ -444,7 +445,7 @@ def arange(
     Returns:
       A vector `[ceil((stop - start) / step)]`; empty where stop lies behind start, as in NumPy.
     Raises:
-      InvalidArgumentError: the step is zero, or, where the bounds are not known while the graph is built, leads away from stop.
+      InvalidArgumentError: the step is zero, or, where the bounds are not Python numbers, leads away from stop.
 
     Example:
       >>> import headrace as hr
@@ -501,10 +502,10 @@ def one_hot(
     dtype: DTypeLike = types.float32,
     name: str | None = None,
 ) -> Tensor:
-    """Rows of `off_value` with `on_value` at the position that each index names; an index out of range gives a row without it.
+    """Rows of `off_value` with `on_value` at the position that each index names.
 
     Args:
-      indices: uint8, int8, int32 or int64, any shape.
+      indices: uint8, int8, int32 or int64, any shape; one out of range gives a row without `on_value`.
       depth: the size of the new axis, an int32 scalar.
       on_value: a scalar; 1 (true) by default.
       off_value: a scalar; 0 (false) by default.

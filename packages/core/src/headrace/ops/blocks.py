@@ -62,7 +62,7 @@ def _divided(size: int | None, block: int, what: str) -> int | None:
     attrs={"Tblock_shape": attr.index_type, "Tpaddings": attr.index_type},
 )
 def _space_to_batch_shape(op: InferenceContext) -> list[Shape]:
-    """The spatial axes padded and cut into blocks; element k of all blocks forms item k of a batch so many times as large."""
+    """The spatial axes padded and cut into blocks; element k of all blocks forms part k of a larger batch."""
     block, paddings = op.constant(1), op.constant(2)
     shape = op.inputs[0].shape
     if block is None or paddings is None or shape.dims is None:
@@ -175,7 +175,8 @@ def space_to_batch(x: TensorLike, block_shape: TensorLike, paddings: TensorLike,
     Args:
       x: any dtype `[batch, spatial..., rest...]`.
       block_shape: int32 or int64 `[m]`, the size of a block along each of m spatial axes.
-      paddings: int32 or int64 `[m, 2]`, zeros before and after each of them; the padded sizes must be multiples of the block.
+      paddings: int32 or int64 `[m, 2]`, zeros before and after each of them; the padded sizes must be multiples of
+        the block.
       name: the operation's name.
     Returns:
       `[batch * prod(block_shape), padded / block..., rest...]`.

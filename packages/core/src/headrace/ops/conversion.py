@@ -90,10 +90,10 @@ def check_ensured(stated: Shape, given: Shape) -> None:
 def cast(x: TensorLike, dtype: DTypeLike, *, name: str | None = None) -> Tensor:
     """`x` with its elements converted to `dtype`.
 
-    Floats become integers by truncation towards zero. What does not fit has one defined value on every backend: int32 and int64
-    take their lowest value for NaN, infinities and numbers beyond their range; int8, int16, uint8 and uint16 keep the low bits of
-    the int32 result, uint32 and uint64 those of the int64 result (uint64 converts up to 2**64 exactly). Complex numbers keep their
-    real part. Anything but zero is true.
+    Floats become integers by truncation towards zero. What does not fit has one defined value on every backend: int32
+    and int64 take their lowest value for NaN, infinities and numbers beyond their range; int8, int16, uint8 and uint16
+    keep the low bits of the int32 result, uint32 and uint64 those of the int64 result (uint64 converts up to 2**64
+    exactly). Complex numbers keep their real part. Anything but zero is true.
 
     Args:
       x: any numeric or bool dtype, any shape.
@@ -121,8 +121,8 @@ def bitcast(x: TensorLike, dtype: DTypeLike, *, name: str | None = None) -> Tens
       dtype: the new element type.
       name: the operation's name.
     Returns:
-      The same shape where the elements have the same size; `[..., pieces]` where they become smaller; where they become larger
-      the last axis must hold the pieces of one element and disappears.
+      The same shape where the elements have the same size; `[..., pieces]` where they become smaller; where they become
+      larger the last axis must hold the pieces of one element and disappears.
 
     Example:
       >>> import headrace as hr

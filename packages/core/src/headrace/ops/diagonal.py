@@ -16,7 +16,8 @@ from headrace.types import Array, DTypeLike, Shape, as_dtype
 __all__ = ["band_part", "diag", "diag_part", "eye"]
 
 _DIAG_TYPES = attr.type(
-    types.bfloat16, types.float16, types.float32, types.float64, types.int32, types.int64, types.complex64, types.complex128
+    types.bfloat16, types.float16, types.float32, types.float64, types.int32, types.int64, types.complex64,
+    types.complex128,
 )  # fmt: skip
 
 
@@ -27,7 +28,7 @@ _DIAG_TYPES = attr.type(
     attrs={"Tindex": attr.type(types.int32, types.int64, default=types.int64)},
 )
 def _band_part_shape(op: InferenceContext) -> list[Shape]:
-    """Each matrix with zeros outside a band: num_lower diagonals below the main one and num_upper above; -1 keeps all."""
+    """Each matrix with zeros outside a band of num_lower diagonals below the main one and num_upper above; -1: all."""
     shape = _at_least(op.inputs[0].shape, 2)
     rows, columns = (None, None) if shape.dims is None else shape.dims[-2:]
     for index, size, what in ((1, rows, "num_lower"), (2, columns, "num_upper")):
@@ -53,7 +54,7 @@ def band_width(value: Array, size: int | None, what: str) -> int | None:
 
 @register_op("Diag", inputs={"diagonal": "T"}, outputs={"output": "T"}, attrs={"T": _DIAG_TYPES})
 def _diag_shape(op: InferenceContext) -> list[Shape]:
-    """A tensor of twice the rank, `[s..., s...]`, with the input where both halves of the index are equal, zeros elsewhere."""
+    """A tensor `[s..., s...]` with the input `[s...]` where both halves of the index are equal, zeros elsewhere."""
     shape = op.inputs[0].shape
     if shape.rank == 0:
         raise ShapeError("a scalar has no diagonal", expected="rank >= 1", got="shape []")

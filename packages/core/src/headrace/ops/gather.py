@@ -94,7 +94,7 @@ def gather_batch_dims(batch_dims: int, indices: Sequence[int | None], params: Se
     attrs={"Tindices": _INDEX, "bad_indices_policy": _POLICY},
 )
 def _gather_nd_shape(op: InferenceContext) -> list[Shape]:
-    """The elements, or slices, that the last axis of the indices names: `params[indices[..., 0], indices[..., 1], ...]`."""
+    """The elements, or slices, that the last axis of the indices names: `params[indices[..., 0], ...]`."""
     params, indices = op.inputs[0].shape, op.inputs[1].shape
     depth = check_index_depth(indices, params)
     if depth is None or params.dims is None or indices.dims is None:

@@ -233,12 +233,13 @@ def concat(values: Sequence[TensorLike], axis: TensorLike = 0, *, name: str | No
     return result
 
 
-def _several(values: Sequence[TensorLike], what: str) -> Sequence[TensorLike]:
+def _several(values: Any, what: str) -> Sequence[TensorLike]:
     if isinstance(values, Tensor):
         return [values[index] for index in range(len(values))]
-    if not len(values):
+    tensors = list(values)
+    if not tensors:
         raise InvalidArgumentError(f"{what} got no tensors", expected="one or more tensors", got="[]")
-    return values
+    return tensors
 
 
 def stack(values: Sequence[TensorLike], axis: int = 0, *, name: str | None = None) -> Tensor:

@@ -1,4 +1,4 @@
-"""Part and Stitch (paper, section 4.2): distribute rows over several tensors, and put them together again in their order."""
+"""Part and Stitch (paper, section 4.2): distribute rows over several tensors, and put them together again."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def check_partitions(data: Shape, partitions: Shape) -> None:
     attrs={"N": attr.int(minimum=1)},
 )
 def _dynamic_stitch_shape(op: InferenceContext) -> list[Shape]:
-    """The rows of all data in one tensor, each at the place its index names; of repeated indices the last one counts."""
+    """The rows of all data in one tensor, each at the place its index names; of repeated indices the last counts."""
     count = op.attr("N")
     row = Shape()
     for indices, data in zip(op.inputs[:count], op.inputs[count:], strict=True):
@@ -63,7 +63,7 @@ def merged_row(row: Shape, indices: Shape, data: Shape) -> Shape:
     """The shape of a row, with what one pair of inputs of a `DynamicStitch` adds to it.
 
     Raises:
-      ShapeError: the data do not begin with the shape of their indices, or their rows have another shape than those before.
+      ShapeError: the data do not begin with the shape of their indices, or their rows differ from those before.
     """
     if indices.dims is None or data.dims is None:
         return row

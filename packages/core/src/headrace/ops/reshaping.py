@@ -160,8 +160,9 @@ def _broadcast_gradient_args_shape(op: InferenceContext) -> list[Shape]:
 
 
 def reduction_axes(first: Sequence[int], second: Sequence[int]) -> tuple[list[int], list[int]]:
-    """The axes that a gradient is summed over; see `BroadcastGradientArgs`. Where both sizes are 1 the axis is in both lists,
-    unless the shapes are the same: then there is nothing to sum.
+    """The axes that a gradient is summed over; see `BroadcastGradientArgs`.
+
+    Where both sizes are 1 the axis is in both lists, unless the shapes are the same: then there is nothing to sum.
 
     Raises:
       ShapeError: the shapes do not broadcast together.

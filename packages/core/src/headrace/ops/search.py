@@ -47,7 +47,7 @@ def _unique_with_counts_shape(op: InferenceContext) -> list[Shape]:
     },
 )
 def _top_k_shape(op: InferenceContext) -> list[Shape]:
-    """The k largest elements of each row (the last axis) and where they stand, largest first; of equal ones the first wins."""
+    """The k largest elements of each row (the last axis) and where they stand, largest first; ties: the first wins."""
     shape = op.inputs[0].shape
     if shape.rank == 0:
         raise ShapeError("the input must have rows", expected="rank >= 1", got="shape []")
@@ -193,7 +193,8 @@ def topk(x: TensorLike, k: TensorLike, *, name: str | None = None) -> tuple[Tens
     """The k largest elements of each row, largest first.
 
     Args:
-      x: floating or integer `[rows..., n]`; NaN counts as larger than every number, and of equal elements the first wins.
+      x: floating or integer `[rows..., n]`; NaN counts as larger than every number, and of equal elements the first
+        wins.
       k: an integer scalar in `[0, n]`.
       name: the operation's name.
     Returns:

@@ -46,9 +46,9 @@ def check_select(condition: Shape, first: Shape, second: Shape) -> Shape:
         raise ShapeError("the tensors to choose from differ", expected=str(first), got=str(second))
     shape = first.merge(second)
     rows = Shape() if shape.dims is None else Shape(shape.dims[:1])
-    if condition.rank not in (None, 0) and not condition.is_compatible_with(shape):
-        if condition.rank != 1 or not condition.is_compatible_with(rows):
-            raise ShapeError("the condition does not fit", expected=f"[], {rows} or {shape}", got=str(condition))
+    chooses_rows = condition.rank == 1 and condition.is_compatible_with(rows)
+    if condition.rank not in (None, 0) and not chooses_rows and not condition.is_compatible_with(shape):
+        raise ShapeError("the condition does not fit", expected=f"[], {rows} or {shape}", got=str(condition))
     return shape
 
 
@@ -66,9 +66,8 @@ def _where_shape(op: InferenceContext) -> list[Shape]:
 def where(condition: TensorLike, x: TensorLike, y: TensorLike, *, name: str | None = None) -> Tensor:
     """The element of `x` where the condition is true, that of `y` elsewhere.
 
-    Both are computed for all elements. A gradient that is NaN or infinite in the branch that is not taken does not
-    reach the result, but NaN times zero does where a derivative is multiplied before: put a harmless value into `x` or `y`
-    first.
+    Both are computed for all elements. The gradient of an element that was not chosen is zero; where it was computed by
+    something whose derivative is infinite, zero times infinity is NaN all the same: put a harmless value into it first.
 
     Args:
       condition: bool.

@@ -1,7 +1,7 @@
 """Axes and sizes: the checks that the shape functions and the kernels of many operations share.
 
-A shape function that knows the values and a kernel that sees them must refuse the same inputs with the same words, so both call
-these.
+A shape function that knows the values and a kernel that sees them must refuse the same inputs with the same words, so
+both call these.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def normalize_axes(axes: Iterable[SupportsIndex], rank: int, *, what: str = "axi
 
 
 def static_axis(value: Array | None, rank: int | None, what: str = "axis") -> int | None:
-    """The axis that a constant input names, or None where the value or the rank is not known while the graph is built."""
+    """The axis that a constant input names, or None where the value or the rank is not known statically."""
     if value is None:
         return None
     axis = scalar_of(value, what)
@@ -147,10 +147,10 @@ def _product(sizes: Iterable[int]) -> int:
 
 
 def shape_tensor(shape: TensorLike) -> Tensor:
-    """A vector of sizes from what a user may write: an int, a `Shape`, a tensor, or a sequence of ints and scalar tensors.
+    """A vector of sizes from what a user may write.
 
     Args:
-      shape: see above.
+      shape: an int, a `Shape`, an integer tensor, or a sequence of ints and scalar tensors.
     Returns:
       An int32 or int64 vector.
     Raises:

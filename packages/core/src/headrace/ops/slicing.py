@@ -96,8 +96,9 @@ class SliceEntry:
 
 @dataclass(frozen=True, slots=True)
 class SliceMasks:
-    """The five masks of a `StridedSlice`; bit i speaks of element i of begin, end and strides. Of several bits the first of
-    ellipsis, new axis and single counts.
+    """The five masks of a `StridedSlice`; bit i speaks of element i of begin, end and strides.
+
+    Where several bits are set the first of ellipsis, new axis and single counts.
     """
 
     begin: int
@@ -253,10 +254,10 @@ def _sliced_shape(op: InferenceContext, shape: Shape, first: int) -> Shape:
             continue
         size = shape.dims[entry.axis]
         index = entry_index(entry, begin, end, strides, size)
-        if not entry.single:
-            whole = isinstance(index, slice) and entry.position is None
-            known = isinstance(index, slice) and size is not None
-            sizes.append(size if whole else len(range(*index.indices(size))) if known else None)  # type: ignore[union-attr]
+        if entry.position is None:
+            sizes.append(size)
+        elif not entry.single:
+            sizes.append(len(range(*index.indices(size))) if isinstance(index, slice) and size is not None else None)
     return Shape(sizes)
 
 
@@ -295,9 +296,9 @@ def getitem(x: TensorLike, key: Any, *, name: str | None = None) -> Tensor:
 
     Args:
       x: any dtype and shape.
-      key: an int, slice, None (a new axis), Ellipsis or scalar integer tensor, or a tuple of these; bounds may be tensors.
-        Beside slices, one list of ints or integer array or tensor picks rows along its axis. A bool array or tensor alone picks the
-        elements (or rows) where it is true.
+      key: an int, slice, None (a new axis), Ellipsis or scalar integer tensor, or a tuple of these; bounds may be
+        tensors. Beside slices, one list of ints or integer array or tensor picks rows along its axis. A bool array or
+        tensor alone picks the elements (or rows) where it is true.
       name: the operation's name.
     Raises:
       ShapeError: more indices than axes, or one that is out of range.

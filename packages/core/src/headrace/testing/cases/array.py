@@ -31,6 +31,7 @@ CASES = [
         [_MATRIX],
         attrs={"shape": [4]},
         raises=r"the default does not fit the shape",
+        oracle=False,
     ),
     OpCase("Shape/matrix", "Shape", [_MATRIX], expected=_i32(2, 3)),
     OpCase("Shape/scalar", "Shape", [np.float32(3)], expected=_i32()),
@@ -64,13 +65,18 @@ CASES = [
     OpCase("Range/down", "Range", [5, 0, -2], expected=_i32(5, 3, 1)),
     OpCase("Range/empty", "Range", [4, 4, 1], expected=_i32()),
     OpCase(
-        "Range/int8", "Range", [np.int8(-128), np.int8(127), np.int8(127)], expected=np.array([-128, -1, 126], np.int8)
+        "Range/int8",
+        "Range",
+        [np.int8(-128), np.int8(127), np.int8(127)],
+        expected=np.array([-128, -1, 126], np.int8),
+        oracle=False,
     ),
     OpCase(
         "Range/uint64 above int64",
         "Range",
         [np.uint64(2**64 - 6), np.uint64(2**64 - 1), np.uint64(2)],
         expected=np.array([2**64 - 6, 2**64 - 4, 2**64 - 2], np.uint64),
+        oracle=False,
     ),
     OpCase(
         "Range/float32",

@@ -60,8 +60,8 @@ CASES = [
     OpCase("Where/numbers", "Where", [np.array([0.0, np.nan, -0.0, 2.0])], expected=np.array([[1], [3]])),
     OpCase("Where/complex", "Where", [np.array([0, 1j])], expected=np.array([[1]])),
     OpCase("Where/nothing true", "Where", [np.zeros((2, 3), np.int32)], expected=np.zeros((0, 2), np.int64)),
-    OpCase("Where/true scalar", "Where", [np.bool_(True)], expected=np.zeros((1, 0), np.int64)),
-    OpCase("Where/false scalar", "Where", [np.bool_(False)], expected=np.zeros((0, 0), np.int64)),
+    OpCase("Where/true scalar", "Where", [np.bool_(True)], expected=np.zeros((1, 0), np.int64), oracle=False),
+    OpCase("Where/false scalar", "Where", [np.bool_(False)], expected=np.zeros((0, 0), np.int64), oracle=False),
     OpCase("Where/empty", "Where", [np.zeros((0, 2), bool)], expected=np.zeros((0, 2), np.int64)),
     OpCase("Where/strings", "Where", [_STRINGS], raises=r"attr 'T'"),
 ]
