@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import collections
+import gc
+import threading
+import weakref
+
 import numpy as np
 import pytest
 
@@ -155,3 +160,152 @@ def test_an_error_inside_the_function_reaches_the_caller_at_his_line() -> None:
 
     with pytest.raises(hr.errors.ShapeError, match="test_function.py"):
         f(np.ones(2, np.float32))
+
+
+class _Counter:
+    def __init__(self, start: float) -> None:
+        self.total = hr.Variable(start)
+
+    @hr.function
+    def add(self, x, *, how="once"):
+        self.total.assign_add(x * 2.0 if how == "twice" else x)
+        return self.total.read()
+
+
+def test_a_method_is_traced_for_each_object_and_its_traces_end_with_the_object() -> None:
+    counters = [_Counter(float(number)) for number in range(40)]  # more objects than one function may have traces
+    assert [counter.add(1.0) for counter in counters] == [number + 1.0 for number in range(40)]
+    assert counters[0].add(1.0, how="twice") == 3.0
+    assert len(counters[0].add.explain_traces().splitlines()) == 2
+    assert _Counter.add.explain_traces() == "not traced yet"
+    assert _Counter(5.0).add(1.0) == 6.0
+    gone = weakref.ref(counters[7])
+    del counters
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_method_of_an_object_that_cannot_be_referred_to_weakly_is_refused() -> None:
+    class Slotted:
+        __slots__ = ()
+
+        @hr.function
+        def f(self, x):
+            return x
+
+    with pytest.raises(hr.errors.InvalidArgumentError, match="'f' cannot be traced for this object(.|\n)*__weakref__"):
+        _ = Slotted().f
+
+
+def test_effects_of_a_function_called_by_another_happen_at_each_call() -> None:
+    w = hr.Variable(0.0)
+
+    @hr.function
+    def inner(amount=1.0):
+        w.assign_add(amount)
+
+    @hr.function
+    def outer(x):
+        inner()
+        inner(10.0)
+        return x + w.read()
+
+    assert [outer(0.5) for _ in range(3)] == [11.5, 22.5, 33.5]
+    assert inner.explain_traces() == "not traced yet"
+
+
+def test_effects_of_a_function_called_in_a_graph_happen_in_order_in_each_step_that_needs_it() -> None:
+    w = hr.Variable(1.0)
+
+    @hr.function
+    def change(x):
+        before = w.read()
+        w.assign_add(x)
+        w.assign(w.read() * 2.0)
+        return before, [w.read(), None]
+
+    @hr.function
+    def reset():
+        w.assign(1.0)
+
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [])
+        result = change(x)
+        again = reset()
+    session = hr.Session(graph)
+    assert session.run(result, feeds={x: 3.0}) == (1.0, [8.0, None])
+    assert session.run(result[0], feeds={x: 0.5}) == 8.0
+    assert w.numpy() == 17.0
+    assert session.run(again) is None
+    assert w.numpy() == 1.0
+
+
+def test_a_text_argument_is_not_taken_for_a_tensor() -> None:
+    @hr.function
+    def f(a, b):
+        return a if isinstance(b, str) else b * 10.0
+
+    assert [f("tensor", 3.0), f(3.0, "tensor")] == [30.0, 3.0]
+
+
+def test_a_variable_may_be_made_in_the_first_trace_only() -> None:
+    @hr.function
+    def f(x, scale=1):
+        w = hr.Variable(1.0)
+        w.assign_add(x)
+        return w.read()
+
+    assert [f(1.0), f(1.0)] == [2.0, 3.0]
+    with pytest.raises(hr.errors.InvalidArgumentError, match="makes a new variable(.|\n)*trace 2(.|\n)*float32"):
+        f(1.0, 1.5)
+
+
+def test_results_may_be_the_arguments_named_tuples_and_python_values() -> None:
+    Pair = collections.namedtuple("Pair", "left right")
+
+    @hr.function
+    def f(x):
+        return Pair(x, {"same": [x, x], "number": 2})
+
+    given = np.ones(2, np.float32)
+    result = f(given)
+    assert type(result) is Pair
+    assert result.right["number"] == 2
+    result.left[:] = 5.0
+    assert given.tolist() == result.right["same"][0].tolist() == result.right["same"][1].tolist() == [1.0, 1.0]
+
+
+def test_a_tensor_of_another_graph_is_refused_by_name() -> None:
+    with hr.Graph().as_default():
+        outside = hr.constant(1.0, name="outside")
+
+    @hr.function
+    def f(x):
+        return x + outside
+
+    with pytest.raises(hr.errors.GraphError, match="'outside(:0)?' belongs to another graph"):
+        f(1.0)
+
+
+def test_threads_that_call_a_function_at_the_same_first_time_share_one_trace() -> None:
+    calls: list[int] = []
+
+    @hr.function
+    def f(x):
+        calls.append(1)
+        return x * 2.0
+
+    start = threading.Barrier(8)
+    results: list[float] = []
+
+    def work(number: int) -> None:
+        start.wait()
+        results.extend(float(f(float(number))) / 2.0 - number for _ in range(20))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [0.0] * 160
+    assert len(calls) == 1

@@ -5,18 +5,22 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
+import types
+import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from headrace.config import current_config
 from headrace.errors import HeadraceError, InvalidArgumentError
-from headrace.graph.apply import as_array, constant
-from headrace.graph.function_graph import FunctionGraph
+from headrace.graph.apply import apply_op, as_array, constant, graph_of
+from headrace.graph.effect_order import EffectOrder
+from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 from headrace.graph.printer import format_graph
+from headrace.graph.scopes import control_dependencies, current_graph, current_scope, enter, has_graph
 from headrace.runtime.fetches import Fetches, flatten_fetches
 from headrace.runtime.resources import ResourceManager, process_resources
 from headrace.runtime.step_definition import StepDefinition
@@ -45,7 +49,7 @@ class _Trace:
     specs: tuple[TensorSpec, ...]
     definition: StepDefinition
     fetches: Fetches
-    graph: FunctionGraph
+    graph: Graph
     reason: str
 
     def accepts(self, static: Hashable, specs: Sequence[TensorSpec]) -> bool:
@@ -76,35 +80,80 @@ class Lowered:
         return f"backend {self.backend}: one segment of {self.graph_text.count(chr(10))} operations"
 
 
+@dataclass(slots=True)
+class _History:
+    """What is known of a function, or of a method of one object, so far. Mutable, guarded by its lock."""
+
+    traces: list[_Trace] = field(default_factory=list)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    resources: ResourceManager = field(  # random streams; variables are the process's
+        default_factory=lambda: ResourceManager(parent=process_resources())
+    )
+
+
 class Function:
     """A Python function that runs as a graph. Its traces are mutable state, guarded by a lock.
 
     Arrays and Python numbers among the arguments become tensors (a number a 0-D one, so another number is no new
-    trace); other values are part of the signature. Effects on one variable happen in the order of the program.
+    trace); other values are part of the signature. Effects on one variable happen in the order of the program. A method
+    may be decorated too: each object has traces of its own.
     """
 
-    def __init__(self, python_function: Callable[..., Any]) -> None:
+    def __init__(self, python_function: Callable[..., Any], history: _History | None = None) -> None:
         self._function = python_function
         self._signature = inspect.signature(python_function)
-        self._traces: list[_Trace] = []
-        self._resources = ResourceManager(parent=process_resources())  # random streams; variables are the process's
-        self._lock = threading.RLock()
+        self._history = history or _History()
+        self._methods: dict[int, _History] = {}
         self.__name__: str = getattr(python_function, "__name__", "function")
         functools.update_wrapper(self, python_function)
+
+    def __get__(self, instance: object, owner: type | None = None) -> Function:
+        """The function as a method of one object; its traces live as long as the object."""
+        if instance is None:
+            return self
+        with self._history.lock:
+            known = self._methods.get(id(instance))
+            if known is None:
+                try:
+                    weakref.finalize(instance, self._methods.pop, id(instance), None)
+                except TypeError as error:
+                    raise InvalidArgumentError(
+                        f"method '{self.__name__}' cannot be traced for this object",
+                        expected="an object that can be referred to weakly, so that its traces end with it",
+                        got=type(instance).__name__,
+                        hint="add '__weakref__' to the __slots__ of its class",
+                    ) from error
+                known = self._methods[id(instance)] = _History()
+        return Function(types.MethodType(self._function, instance), known)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the function; arrays in, arrays out.
 
-        Called with tensors of a graph that is being built, it becomes part of that graph.
+        Called while a graph is being built, it becomes part of that graph: its effects happen, in the order of the
+        program, whenever a step computes what it returned.
         """
+        if has_graph():
+            return self._inline(args, kwargs)
         bound = self._bind(args, kwargs)
         leaves: list[Any] = []
         static = _flatten(bound, leaves)
         if any(_is_symbolic(leaf) for leaf in leaves):
-            return self._function(*args, **kwargs)
+            with graph_of(leaves):
+                return self._inline(args, kwargs)
         arrays = [as_array(leaf, None) for leaf in leaves]
         trace = self._trace_for(static, arrays, bound)
         return trace.fetches.rebuild(trace.definition.run(arrays))
+
+    def _inline(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        if current_graph().effect_order is not None or current_scope().effect_order is not None:
+            return self._function(*args, **kwargs)
+        order = EffectOrder()
+        with enter(replace(current_scope(), effect_order=order)):
+            result = self._function(*args, **kwargs)
+        if not order.effects:
+            return result
+        with control_dependencies(order.effects):
+            return current_graph().create_op("NoOp") if result is None else _map_tensors(_identity, result)
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """What a call with these arguments becomes, without running it."""
@@ -119,7 +168,7 @@ class Function:
         """One line per trace: its signature and why it was made."""
         lines = [
             f"trace {number}: ({', '.join(str(spec) for spec in trace.specs)}): {trace.reason}"
-            for number, trace in enumerate(self._traces, 1)
+            for number, trace in enumerate(self._history.traces, 1)
         ]
         return "\n".join(lines) or "not traced yet"
 
@@ -130,30 +179,30 @@ class Function:
 
     def _trace_for(self, static: Hashable, arrays: Sequence[Array], bound: Mapping[str, Any]) -> _Trace:
         specs = [TensorSpec(as_dtype(array.dtype), Shape(array.shape)) for array in arrays]
-        for trace in self._traces:
+        for trace in self._history.traces:
             if trace.accepts(static, specs):
                 return trace
-        with self._lock:
-            for trace in self._traces:
+        with self._history.lock:
+            for trace in self._history.traces:
                 if trace.accepts(static, specs):
                     return trace
             return self._new_trace(static, specs, bound)
 
     def _new_trace(self, static: Hashable, specs: Sequence[TensorSpec], bound: Mapping[str, Any]) -> _Trace:
-        if len(self._traces) >= MAX_TRACES:
+        if len(self._history.traces) >= MAX_TRACES:
             raise InvalidArgumentError(
-                f"function '{self.__name__}' was traced {len(self._traces)} times",
+                f"function '{self.__name__}' was traced {len(self._history.traces)} times",
                 expected="calls of a few signatures",
                 got=self.explain_traces().splitlines()[-1],
                 hint="pass values that change as arrays or numbers, not as other Python objects",
             )
-        similar = [trace for trace in self._traces if _differs_in_shape_only(trace, static, specs)]
+        similar = [trace for trace in self._history.traces if _differs_in_shape_only(trace, static, specs)]
         if not similar:
-            reason = "first call" if not self._traces else _difference(self._traces[-1], static, specs)
+            reason = "first call" if not self._history.traces else _difference(self._history.traces[-1], static, specs)
             trace = self._traced(static, specs, bound, reason)
         else:
             trace = self._relaxed(similar[-1], static, specs, bound)
-        self._traces.append(trace)
+        self._history.traces.append(trace)
         return trace
 
     def _relaxed(
@@ -175,7 +224,8 @@ class Function:
             return self._traced(static, specs, bound, f"a shape changed ({changed}), and the function needs to know it")
 
     def _traced(self, static: Hashable, specs: Sequence[TensorSpec], bound: Mapping[str, Any], reason: str) -> _Trace:
-        graph = FunctionGraph()
+        order = EffectOrder()
+        graph = Graph(extend=True, effect_order=order)
         with graph.as_default():
             arguments = [
                 graph.create_op(
@@ -186,9 +236,18 @@ class Function:
             arguments_iter = iter(arguments)
             values = {name: _rebuild(value, arguments_iter) for name, value in bound.items()}
             result = self._call_with(values)
-            fetches = flatten_fetches(graph, _tensors_of(result))
-        targets: tuple[Operation, ...] = tuple(dict.fromkeys((*fetches.targets, *graph.effects)))
-        definition = StepDefinition(graph, fetches.tensors, targets, arguments, self._resources, current_config())
+            fetches = flatten_fetches(graph, _map_tensors(_tensor_of, result))
+        if order.new_variables and self._history.traces:
+            raise InvalidArgumentError(
+                f"function '{self.__name__}' makes a new variable when it is traced again",
+                expected="variables made outside, or in the first call alone",
+                got=f"'{order.new_variables[0]}' in trace {len(self._history.traces) + 1}: {reason}",
+                hint="make the variable before the function, or keep it: if self.w is None: self.w = hr.Variable(...)",
+            )
+        targets: tuple[Operation, ...] = tuple(dict.fromkeys((*fetches.targets, *order.effects)))
+        definition = StepDefinition(
+            graph, fetches.tensors, targets, arguments, self._history.resources, current_config()
+        )
         return _Trace(static, tuple(specs), definition, fetches, graph, reason)
 
     def _call_with(self, values: Mapping[str, Any]) -> Any:
@@ -196,7 +255,7 @@ class Function:
         return self._function(*bound.args, **bound.kwargs)
 
     def __repr__(self) -> str:
-        return f"<hr.function {self.__name__} with {len(self._traces)} traces>"
+        return f"<hr.function {self.__name__} with {len(self._history.traces)} traces>"
 
 
 def function(python_function: Callable[..., Any]) -> Function:
@@ -229,15 +288,19 @@ def _is_symbolic(value: Any) -> bool:
     return isinstance(value, Tensor)
 
 
+_TENSOR = object()
+"""Stands for a tensor in a signature; it equals nothing that a caller can pass."""
+
+
 def _flatten(value: Any, leaves: list[Any]) -> Hashable:
     """Collect the tensor arguments in order; what remains is the hashable rest of the signature."""
     if _is_array(value):
         leaves.append(value)
-        return "tensor"
+        return _TENSOR
     if isinstance(value, Mapping):
-        return ("mapping", tuple((key, _flatten(item, leaves)) for key, item in value.items()))
+        return (Mapping, tuple((key, _flatten(item, leaves)) for key, item in value.items()))
     if isinstance(value, (list, tuple)):
-        return (type(value).__name__, tuple(_flatten(item, leaves) for item in value))
+        return (type(value), tuple(_flatten(item, leaves) for item in value))
     try:
         hash(value)
     except TypeError:
@@ -261,17 +324,27 @@ def _rebuild(value: Any, tensors: Any) -> Any:
     return value
 
 
-def _tensors_of(result: Any) -> Any:
-    """What a traced function may return besides tensors: None, and Python values, which become constants."""
+def _map_tensors(convert: Callable[[Any], Any], result: Any) -> Any:
+    """The structure that a function returned with each leaf but None converted."""
     if result is None:
         return None
     if isinstance(result, Mapping):
-        return {key: _tensors_of(item) for key, item in result.items()}
-    if isinstance(result, (list, tuple)) and not hasattr(result, "_fields"):
-        return type(result)(_tensors_of(item) for item in result)
-    if isinstance(result, (np.ndarray, np.generic, bool, int, float, complex)):
-        return constant(result)
-    return result
+        return {key: _map_tensors(convert, item) for key, item in result.items()}
+    if isinstance(result, (list, tuple)):
+        items = [_map_tensors(convert, item) for item in result]
+        return type(result)(*items) if hasattr(result, "_fields") else type(result)(items)
+    return convert(result)
+
+
+def _tensor_of(result: Any) -> Any:
+    """What a traced function may return besides tensors: Python values, which become constants."""
+    return constant(result) if isinstance(result, (np.ndarray, np.generic, bool, int, float, complex)) else result
+
+
+def _identity(result: Any) -> Any:
+    """A tensor of the value that a step has when it has done what the surrounding control dependencies ask."""
+    symbolic = isinstance(result, Tensor) or hasattr(result, "__headrace_tensor__")
+    return apply_op("Identity", result) if symbolic else result
 
 
 def _differs_in_shape_only(trace: _Trace, static: Hashable, specs: Sequence[TensorSpec]) -> bool:

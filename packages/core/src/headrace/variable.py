@@ -75,7 +75,7 @@ class Variable(Operators):
         if beside is not None and beside._storage is None:
             with colocate_with(beside.handle):
                 self._create_in_graph(initial_value, name or "Variable", wanted, shape)
-        elif beside is None and has_graph() and not getattr(current_graph(), "is_function", False):
+        elif beside is None and has_graph() and current_graph().effect_order is None:
             self._create_in_graph(initial_value, name or "Variable", wanted, shape)
         else:
             self._create_in_process(initial_value, (name or "Variable").rstrip("/"), wanted, shape)
@@ -106,6 +106,9 @@ class Variable(Operators):
         self._storage = process_resources().new_variable(PROCESS_CONTAINER, name, self.spec.dtype, self.spec.shape)
         self.name = self._storage.name
         self._storage.assign(value)
+        order = current_graph().effect_order if has_graph() else None
+        if order is not None:
+            order.new_variables.append(self.name)
         weakref.finalize(self, process_resources().forget, PROCESS_CONTAINER, self.name)
 
     @property

@@ -10,6 +10,7 @@ from typing import Any
 
 from headrace.errors import AttrError, DTypeError, GraphError, HeadraceError, InternalError, NotFoundError, known_names
 from headrace.graph.attr import REQUIRED, AttrValue, RawAttr
+from headrace.graph.effect_order import EffectOrder
 from headrace.graph.op_def import UNKNOWN_OUTPUT, ArgSpec, OpDef, lookup_op_def
 from headrace.graph.operation import Operation, Tensor
 from headrace.graph.scopes import Scope, check_name, current_scope, enter
@@ -30,6 +31,8 @@ class Graph:
       seed: the graph-level seed of random operations, or None for a fresh one per run.
       extend: permit one line of the program to add operations again and again between steps; by default that is an
         error, since a graph that grows in a training loop gets slower with every step.
+      effect_order: keeps effects in the order of the program, as in the graph of a traced function; by default only
+        data and control edges order them.
 
     Attributes:
       handles: the variables that are used in the graph, each with its handle there.
@@ -44,9 +47,12 @@ class Graph:
       6.0
     """
 
-    def __init__(self, *, seed: int | None = None, extend: bool = False) -> None:
+    def __init__(
+        self, *, seed: int | None = None, extend: bool = False, effect_order: EffectOrder | None = None
+    ) -> None:
         self.seed = seed
         self.extend = extend
+        self.effect_order = effect_order
         self.handles: dict[Any, Tensor] = {}
         self.library = b""
         self.versions: tuple[int, int] = (0, 0)
@@ -175,6 +181,9 @@ class Graph:
             attrs = {**(attrs or {}), "_gradient_op_type": scope.gradient_override[type_name]}
         place = f"{type_name} '{requested.rstrip('/')}' created at {line}"
         inputs = tuple(inputs)
+        order = self.effect_order or scope.effect_order
+        if order is not None:
+            control_inputs = (*control_inputs, *order.before(definition, inputs))
         try:
             self._check_owner(inputs, control_inputs)
             if like is not None and like.attrs is attrs and _sees_the_same(like, inputs):
@@ -203,6 +212,8 @@ class Graph:
             operation.outputs = tuple(Tensor(operation, index, spec) for index, spec in enumerate(specs))
             self._operations.append(operation)
             self._by_name[operation.name] = operation
+        if order is not None:
+            order.record(operation)
         return operation
 
     def _full_name(self, prefix: str, name: str) -> str:

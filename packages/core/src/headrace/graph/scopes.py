@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from headrace.errors import GraphError, NoGraphError
 
 if TYPE_CHECKING:
+    from headrace.graph.effect_order import EffectOrder
     from headrace.graph.graph import Graph
     from headrace.graph.operation import Operation, Tensor
 
@@ -30,6 +31,7 @@ class Scope:
     device: str = ""
     control_inputs: tuple[Operation, ...] = ()
     colocation: tuple[str, ...] = ()
+    effect_order: EffectOrder | None = None
     gradient_override: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -134,8 +136,8 @@ def control_dependencies(control_inputs: Sequence[Operation | Tensor]) -> Iterat
 
 @contextmanager
 def without_control_dependencies() -> Iterator[None]:
-    """Forget surrounding control dependencies, for operations that must not wait (initial values)."""
-    with enter(replace(_scope.get(), control_inputs=())):
+    """Forget surrounding control dependencies and effects, for operations that must not wait (initial values)."""
+    with enter(replace(_scope.get(), control_inputs=(), effect_order=None)):
         yield
 
 
