@@ -1,40 +1,11 @@
 """Dataflow graphs: build, differentiate, optimise and run them."""
 
 from headrace import data, errors, interfaces, layers
+from headrace import grad as _grad  # noqa: F401  # registers the gradient rules
+from headrace import kernels as _kernels  # noqa: F401  # registers the NumPy kernels
 from headrace.config import Config, config
 from headrace.function import Function, function
-from headrace.grad import activations as _activations_gradients  # noqa: F401  # registers rules, as all below
-from headrace.grad import array as _array_gradients  # noqa: F401
-from headrace.grad import blocks as _blocks_gradients  # noqa: F401
-from headrace.grad import comparison as _comparison_gradients  # noqa: F401
-from headrace.grad import complex as _complex_gradients  # noqa: F401
-from headrace.grad import control as _control_gradients  # noqa: F401
-from headrace.grad import conversion as _conversion_gradients  # noqa: F401
-from headrace.grad import convolution as _convolution_gradients  # noqa: F401
-from headrace.grad import cumulative as _cumulative_gradients  # noqa: F401
-from headrace.grad import diagonal as _diagonal_gradients  # noqa: F401
-from headrace.grad import einsum as _einsum_gradients  # noqa: F401
-from headrace.grad import elementary as _elementary_gradients  # noqa: F401
-from headrace.grad import gather as _gather_gradients  # noqa: F401
-from headrace.grad import joining as _joining_gradients  # noqa: F401
-from headrace.grad import linalg as _linalg_gradients  # noqa: F401
-from headrace.grad import losses as _losses_gradients  # noqa: F401
-from headrace.grad import math as _math_gradients  # noqa: F401
-from headrace.grad import nn as _nn_gradients  # noqa: F401
-from headrace.grad import normalization as _normalization_gradients  # noqa: F401
-from headrace.grad import padding as _padding_gradients  # noqa: F401
-from headrace.grad import partition as _partition_gradients  # noqa: F401
-from headrace.grad import pooling as _pooling_gradients  # noqa: F401
-from headrace.grad import random as _random_gradients  # noqa: F401
-from headrace.grad import reduction as _reduction_gradients  # noqa: F401
-from headrace.grad import reshaping as _reshaping_gradients  # noqa: F401
-from headrace.grad import reversal as _reversal_gradients  # noqa: F401
-from headrace.grad import search as _search_gradients  # noqa: F401
-from headrace.grad import segment as _segment_gradients  # noqa: F401
-from headrace.grad import selection as _selection_gradients  # noqa: F401
-from headrace.grad import slicing as _slicing_gradients  # noqa: F401
-from headrace.grad import state as _state_gradients  # noqa: F401
-from headrace.grad import stateless_random as _stateless_random_gradients  # noqa: F401
+from headrace.grad import ranges as _ranges_gradients  # noqa: F401
 from headrace.grad.backprop import explain_gradient, gradients
 from headrace.grad.registry import gradient_override, no_gradient, register_gradient
 from headrace.graph import attr
@@ -45,48 +16,13 @@ from headrace.graph.op_def import InferenceContext, register_op
 from headrace.graph.operation import Operation, Tensor
 from headrace.graph.printer import format_graph
 from headrace.graph.scopes import colocate_with, control_dependencies, device, name_scope
-from headrace.kernels import activations as _activations_kernels  # noqa: F401
-from headrace.kernels import array as _array_kernels  # noqa: F401
-from headrace.kernels import blocks as _blocks_kernels  # noqa: F401
-from headrace.kernels import comparison as _comparison_kernels  # noqa: F401
-from headrace.kernels import complex as _complex_kernels  # noqa: F401
-from headrace.kernels import control as _control_kernels  # noqa: F401
-from headrace.kernels import conversion as _conversion_kernels  # noqa: F401
-from headrace.kernels import convolution as _convolution_kernels  # noqa: F401
-from headrace.kernels import cumulative as _cumulative_kernels  # noqa: F401
-from headrace.kernels import diagonal as _diagonal_kernels  # noqa: F401
-from headrace.kernels import einsum as _einsum_kernels  # noqa: F401
-from headrace.kernels import elementary as _elementary_kernels  # noqa: F401
-from headrace.kernels import gather as _gather_kernels  # noqa: F401
-from headrace.kernels import joining as _joining_kernels  # noqa: F401
-from headrace.kernels import linalg as _linalg_kernels  # noqa: F401
-from headrace.kernels import losses as _losses_kernels  # noqa: F401
-from headrace.kernels import math as _math_kernels  # noqa: F401
-from headrace.kernels import nn as _nn_kernels  # noqa: F401
-from headrace.kernels import normalization as _normalization_kernels  # noqa: F401
-from headrace.kernels import padding as _padding_kernels  # noqa: F401
-from headrace.kernels import partition as _partition_kernels  # noqa: F401
-from headrace.kernels import pooling as _pooling_kernels  # noqa: F401
-from headrace.kernels import random as _random_kernels  # noqa: F401
-from headrace.kernels import reduction as _reduction_kernels  # noqa: F401
-from headrace.kernels import reshaping as _reshaping_kernels  # noqa: F401
-from headrace.kernels import reversal as _reversal_kernels  # noqa: F401
-from headrace.kernels import search as _search_kernels  # noqa: F401
-from headrace.kernels import segment as _segment_kernels  # noqa: F401
-from headrace.kernels import selection as _selection_kernels  # noqa: F401
-from headrace.kernels import slicing as _slicing_kernels  # noqa: F401
-from headrace.kernels import special as _special_kernels  # noqa: F401
-from headrace.kernels import state as _state_kernels  # noqa: F401
-from headrace.kernels import stateless_random as _stateless_random_kernels  # noqa: F401
+from headrace.kernels import ranges as _ranges_kernels  # noqa: F401
 from headrace.kernels.registry import register_kernel
+from headrace.ops import indexing as _indexing  # noqa: F401
 from headrace.ops import linalg, nn, random
-from headrace.ops import state as _state_ops  # noqa: F401
 from headrace.ops.array import (
-    arange,
     full,
     full_like,
-    linspace,
-    one_hot,
     ones,
     ones_like,
     placeholder,
@@ -118,7 +54,7 @@ from headrace.ops.comparison import (
 )
 from headrace.ops.complex import angle, complex, conj, imag, real
 from headrace.ops.control import group, identity, stop_gradient
-from headrace.ops.conversion import bitcast, cast, check_numerics, ensure_shape
+from headrace.ops.conversion import bitcast, cast, check_numerics, ensure_shape, one_hot
 from headrace.ops.cumulative import cumulative_logsumexp, cumulative_prod, cumulative_sum
 from headrace.ops.diagonal import band_part, diag, diag_part, eye
 from headrace.ops.einsum import einsum, tensordot
@@ -196,6 +132,7 @@ from headrace.ops.math import (
 )
 from headrace.ops.padding import pad
 from headrace.ops.partition import dynamic_partition, dynamic_stitch
+from headrace.ops.ranges import arange, linspace
 from headrace.ops.reduction import (
     all,
     any,
@@ -262,3 +199,247 @@ from headrace.types import (
     variant,
 )
 from headrace.variable import Variable
+
+__all__ = [
+    "Callback",
+    "Config",
+    "DType",
+    "EarlyStopping",
+    "Function",
+    "Graph",
+    "IndexedSlices",
+    "InferenceContext",
+    "Operation",
+    "PendingStep",
+    "Session",
+    "Shape",
+    "Signature",
+    "Tensor",
+    "TensorSpec",
+    "Trace",
+    "Trainer",
+    "Variable",
+    "abs",
+    "acos",
+    "acosh",
+    "add",
+    "add_n",
+    "all",
+    "angle",
+    "any",
+    "apply_op",
+    "arange",
+    "argmax",
+    "argmin",
+    "argwhere",
+    "as_dtype",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "attr",
+    "band_part",
+    "batch_to_space",
+    "bfloat16",
+    "bitcast",
+    "bitwise_and",
+    "bitwise_invert",
+    "bitwise_left_shift",
+    "bitwise_or",
+    "bitwise_right_shift",
+    "bitwise_xor",
+    "bool",
+    "boolean_mask",
+    "broadcast_shapes",
+    "broadcast_to",
+    "cast",
+    "ceil",
+    "check_numerics",
+    "clip",
+    "clip_by_global_norm",
+    "clip_by_norm",
+    "clip_by_value",
+    "colocate_with",
+    "complex",
+    "complex64",
+    "complex128",
+    "concat",
+    "config",
+    "conj",
+    "constant",
+    "control_dependencies",
+    "convert_to_tensor",
+    "cos",
+    "cosh",
+    "cumulative_logsumexp",
+    "cumulative_prod",
+    "cumulative_sum",
+    "data",
+    "depth_to_space",
+    "device",
+    "diag",
+    "diag_part",
+    "digamma",
+    "divide",
+    "divide_no_nan",
+    "dynamic_partition",
+    "dynamic_stitch",
+    "einsum",
+    "ensure_shape",
+    "equal",
+    "erf",
+    "erfc",
+    "errors",
+    "euclidean_norm",
+    "exp",
+    "expand_dims",
+    "explain_gradient",
+    "expm1",
+    "export_graph_def",
+    "eye",
+    "flip",
+    "float16",
+    "float32",
+    "float64",
+    "floor",
+    "floor_divide",
+    "format_graph",
+    "from_graph_def",
+    "full",
+    "full_like",
+    "function",
+    "gather",
+    "gather_nd",
+    "global_norm",
+    "gradient_override",
+    "gradients",
+    "greater",
+    "greater_equal",
+    "group",
+    "histogram_fixed_width",
+    "identity",
+    "imag",
+    "import_graph_def",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "interfaces",
+    "invert_permutation",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "layers",
+    "less",
+    "less_equal",
+    "lgamma",
+    "linalg",
+    "linspace",
+    "log",
+    "log1p",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "logsumexp",
+    "matmul",
+    "max",
+    "maximum",
+    "mean",
+    "min",
+    "minimum",
+    "multiply",
+    "multiply_no_nan",
+    "name_scope",
+    "negative",
+    "nn",
+    "no_gradient",
+    "not_equal",
+    "one_hot",
+    "ones",
+    "ones_like",
+    "optim",
+    "pad",
+    "permute_dims",
+    "placeholder",
+    "placeholder_with_default",
+    "polygamma",
+    "pow",
+    "prod",
+    "promote_types",
+    "random",
+    "rank",
+    "real",
+    "reciprocal",
+    "register_gradient",
+    "register_kernel",
+    "register_op",
+    "remainder",
+    "reshape",
+    "resource",
+    "reverse_sequence",
+    "roll",
+    "round",
+    "rsqrt",
+    "scatter_nd",
+    "segment_max",
+    "segment_mean",
+    "segment_min",
+    "segment_prod",
+    "segment_sum",
+    "setdiff1d",
+    "shape",
+    "sigmoid",
+    "sign",
+    "sin",
+    "sinh",
+    "size",
+    "space_to_batch",
+    "space_to_depth",
+    "sparse_segment_mean",
+    "sparse_segment_sum",
+    "split",
+    "sqrt",
+    "square",
+    "squared_difference",
+    "squeeze",
+    "stack",
+    "std",
+    "stop_gradient",
+    "string",
+    "subtract",
+    "sum",
+    "take",
+    "tan",
+    "tanh",
+    "tensor_scatter_add",
+    "tensor_scatter_update",
+    "tensordot",
+    "tile",
+    "to_graph_def",
+    "topk",
+    "transpose",
+    "trunc",
+    "truncate_divide",
+    "truncate_mod",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "unique",
+    "unique_with_counts",
+    "unsorted_segment_max",
+    "unsorted_segment_min",
+    "unsorted_segment_prod",
+    "unsorted_segment_sum",
+    "unstack",
+    "var",
+    "variant",
+    "where",
+    "xdivy",
+    "xlogy",
+    "zeros",
+    "zeros_like",
+    "zeta",
+]
