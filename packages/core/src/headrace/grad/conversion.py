@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.grad.array import sum_all
 from headrace.grad.registry import no_gradient, register_gradient
 from headrace.graph.apply import apply_op
 from headrace.graph.operation import Operation, Tensor
@@ -28,3 +29,13 @@ def _check_numerics(op: Operation, g: Tensor) -> list[Tensor]:
 def _ensure_shape(op: Operation, g: Tensor) -> list[Tensor]:
     """d/dx x = 1."""
     return [g]
+
+
+@register_gradient("OneHot")
+def _one_hot(op: Operation, g: Tensor) -> list[Tensor | None]:
+    """Each element of y is one of the two values: each collects g where it stands."""
+    one, zero = apply_op("OnesLike", op.inputs[2]), apply_op("ZerosLike", op.inputs[2])
+    axis = op.attr("axis")
+    on = apply_op("OneHot", op.inputs[0], op.inputs[1], one, zero, axis=axis)
+    off = apply_op("OneHot", op.inputs[0], op.inputs[1], zero, one, axis=axis)
+    return [None, None, sum_all(apply_op("Mul", g, on)), sum_all(apply_op("Mul", g, off))]

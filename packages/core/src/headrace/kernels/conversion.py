@@ -7,7 +7,8 @@ import numpy as np
 from headrace.errors import InvalidArgumentError
 from headrace.interfaces import OpContext
 from headrace.kernels.registry import register_kernel
-from headrace.ops.conversion import bitcast_shape, check_ensured
+from headrace.ops.conversion import bitcast_shape, check_ensured, one_hot_axis, one_hot_depth
+from headrace.ops.shapes import checked_sizes
 from headrace.types import Array, DType, Shape, int32, int64, uint64
 
 _MANTISSA_BITS = {"bfloat16": 7, "float16": 10, "float32": 23, "float64": 52}
@@ -93,3 +94,19 @@ def _check_numerics(op: OpContext, x: Array) -> Array:
 def _ensure_shape(op: OpContext, x: Array) -> Array:
     check_ensured(op.attr("shape"), Shape(np.shape(x)))
     return x
+
+
+@register_kernel("OneHot", takes_out=True)
+def _one_hot(
+    op: OpContext, indices: Array, depth: Array, on_value: Array, off_value: Array, out: Array | None = None
+) -> Array:
+    indices = np.asarray(indices)
+    count = one_hot_depth(depth)
+    axis = one_hot_axis(op.attr("axis"), indices.ndim)
+    shape = checked_sizes((*indices.shape[:axis], count, *indices.shape[axis:]))
+    classes = np.arange(count).reshape((count,) + (1,) * (indices.ndim - axis))
+    if out is None:
+        out = np.empty(shape, np.asarray(on_value).dtype)
+    out[...] = off_value
+    np.copyto(out, on_value, where=np.expand_dims(indices, axis) == classes)
+    return out

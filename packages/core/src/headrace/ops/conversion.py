@@ -1,16 +1,19 @@
-"""Operations that give the same elements another type, or check what the elements are."""
+"""Operations that give the same elements another form, or check what the elements are."""
 
 from __future__ import annotations
 
+import numpy as np
+
 from headrace import types
-from headrace.errors import ShapeError
+from headrace.errors import InvalidArgumentError, ShapeError
 from headrace.graph import attr
-from headrace.graph.apply import TensorLike, apply_op
+from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
 from headrace.graph.op_def import InferenceContext, register_op
 from headrace.graph.operation import Tensor
-from headrace.types import DType, DTypeLike, Shape, ShapeLike, as_dtype, as_shape
+from headrace.ops.shapes import check_scalar, normalize_axis, scalar_of
+from headrace.types import Array, DType, DTypeLike, Shape, ShapeLike, as_dtype, as_shape
 
-__all__ = ["bitcast", "cast", "check_numerics", "ensure_shape"]
+__all__ = ["bitcast", "cast", "check_numerics", "ensure_shape", "one_hot"]
 
 
 @register_op(
@@ -85,6 +88,41 @@ def check_ensured(stated: Shape, given: Shape) -> None:
     """Raise ShapeError if `given` contradicts `stated`."""
     if not stated.is_compatible_with(given):
         raise ShapeError("the tensor has another shape than was ensured", expected=str(stated), got=str(given))
+
+
+@register_op(
+    "OneHot",
+    inputs={"indices": "TI", "depth": "int32", "on_value": "T", "off_value": "T"},
+    outputs={"output": "T"},
+    attrs={
+        "axis": attr.int(-1),
+        "TI": attr.type(types.uint8, types.int8, types.int32, types.int64, default=types.int64),
+    },
+)
+def _one_hot_shape(op: InferenceContext) -> list[Shape]:
+    """on_value where the position along a new axis of size `depth` is the index, off_value elsewhere."""
+    for position, name in ((1, "depth"), (2, "on_value"), (3, "off_value")):
+        check_scalar(op.inputs[position].shape, name)
+    depth = op.constant(1)
+    size = None if depth is None else one_hot_depth(depth)
+    dims = op.inputs[0].shape.dims
+    if dims is None:
+        return [Shape()]
+    axis = one_hot_axis(op.attr("axis"), len(dims))
+    return [Shape((*dims[:axis], size, *dims[axis:]))]
+
+
+def one_hot_axis(axis: int, rank: int) -> int:
+    """Where `OneHot` puts its new axis; -1 means last."""
+    return normalize_axis(axis, rank + 1)
+
+
+def one_hot_depth(depth: Array) -> int:
+    """The size of the new axis of `OneHot`."""
+    number = scalar_of(depth, "depth")
+    if number < 0:
+        raise InvalidArgumentError("depth is negative", expected="depth >= 0", got=str(number))
+    return number
 
 
 def cast(x: TensorLike, dtype: DTypeLike, *, name: str | None = None) -> Tensor:
@@ -172,4 +210,45 @@ def ensure_shape(x: TensorLike, shape: ShapeLike, *, name: str | None = None) ->
       [?, 3]
     """
     result: Tensor = apply_op("EnsureShape", x, shape=as_shape(shape), name=name)
+    return result
+
+
+def one_hot(
+    indices: TensorLike,
+    depth: TensorLike,
+    *,
+    on_value: TensorLike | None = None,
+    off_value: TensorLike | None = None,
+    axis: int = -1,
+    dtype: DTypeLike = types.float32,
+    name: str | None = None,
+) -> Tensor:
+    """Rows of `off_value` with `on_value` at the position that each index names.
+
+    Args:
+      indices: uint8, int8, int32 or int64, any shape; one out of range gives a row without `on_value`.
+      depth: the size of the new axis, an int32 scalar.
+      on_value: a scalar; 1 (true) by default.
+      off_value: a scalar; 0 (false) by default.
+      axis: where the new axis stands; -1 means last.
+      dtype: the element type of the defaults and of Python numbers given as values.
+      name: the operation's name.
+    Returns:
+      The shape of `indices` with an axis of size `depth` put in.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default() as graph:
+      ...     x = hr.one_hot([0, 2], 3)
+      >>> print(hr.Session(graph).run(x))
+      [[1. 0. 0.]
+       [0. 0. 1.]]
+    """
+    wanted = as_dtype(dtype)
+    on, off = (
+        np.array(default, wanted.array_type) if item is None else item
+        for item, default in ((on_value, 1), (off_value, 0))
+    )
+    values = [item if hasattr(item, "dtype") else convert_to_tensor(item, wanted) for item in (on, off)]
+    result: Tensor = apply_op("OneHot", indices, depth, *values, axis=axis, name=name)
     return result

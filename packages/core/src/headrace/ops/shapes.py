@@ -18,6 +18,7 @@ from headrace.types import Array, Shape, int32
 
 __all__ = [
     "check_per_axis",
+    "check_scalar",
     "checked_sizes",
     "normalize_axes",
     "normalize_axis",
@@ -42,6 +43,12 @@ def check_per_axis(given: Shape, rank: int | None, what: str) -> int | None:
             f"{what} must have one number for each axis", expected=f"one number for {axes}", got=str(given)
         )
     return rank if given.dims is None else given.merge(Shape([rank]))[0]
+
+
+def check_scalar(given: Shape, what: str) -> None:
+    """Raise ShapeError unless a shape is that of a scalar, or not known."""
+    if given.rank not in (None, 0):
+        raise ShapeError(f"{what} must be a scalar", expected="shape []", got=str(given))
 
 
 def scalar_of(value: Array, what: str) -> int:

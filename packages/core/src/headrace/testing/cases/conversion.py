@@ -18,6 +18,10 @@ _LOW32, _LOW64 = -(2**31), -(2**63)
 _BY_LENGTH = "what TensorFlow makes of a number that does not fit depends on the length of the array"
 
 
+def _i32(*values: int) -> np.ndarray:
+    return np.array(values, np.int32)
+
+
 def _cast(what: str, values: Any, dtype: str, expected: Any, *, deviation: str | None = None, **more: Any) -> OpCase:
     """No gradient is checked: integers have none, and the gradient check itself works in float64."""
     attrs = {"DstT": dtype, **more}
@@ -207,5 +211,39 @@ CASES = [
         [np.ones((2, 3), np.float32)],
         attrs={"shape": [None, 4]},
         raises=r"another shape than was ensured",
+    ),
+    OpCase(
+        "OneHot/last axis",
+        "OneHot",
+        [np.array([0, 2, -1, 3]), 3, np.float32(5), np.float32(-1)],
+        expected=np.array([[5, -1, -1], [-1, -1, 5], [-1, -1, -1], [-1, -1, -1]], np.float32),
+    ),
+    OpCase(
+        "OneHot/first axis",
+        "OneHot",
+        [np.array([[0, 1]], np.uint8), 2, np.int32(1), np.int32(0)],
+        attrs={"axis": 0},
+        expected=np.array([[[1, 0]], [[0, 1]]], np.int32),
+    ),
+    OpCase("OneHot/scalar index", "OneHot", [np.int32(1), 2, True, False], expected=np.array([False, True])),
+    OpCase(
+        "OneHot/no classes",
+        "OneHot",
+        [_i32(0, 1), 0, np.float32(1), np.float32(0)],
+        expected=np.zeros((2, 0), np.float32),
+    ),
+    OpCase(
+        "OneHot/no indices",
+        "OneHot",
+        [np.zeros((0, 2), np.int64), 3, np.float32(1), np.float32(0)],
+        expected=np.zeros((0, 2, 3), np.float32),
+    ),
+    OpCase("OneHot/negative depth", "OneHot", [_i32(0), -1, np.float32(1), np.float32(0)], raises=r"depth is negative"),
+    OpCase(
+        "OneHot/axis out of range",
+        "OneHot",
+        [_i32(0), 2, np.float32(1), np.float32(0)],
+        attrs={"axis": 3},
+        raises=r"axis is out of range",
     ),
 ]
