@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from headrace.interfaces import OpContext
+from headrace.kernels.math import in_order
 from headrace.kernels.registry import register_kernel, register_ufunc
 from headrace.types import Array
 
-register_ufunc("ComplexAbs", np.absolute)
+register_ufunc("ComplexAbs", in_order(np.absolute))
 register_ufunc("Conj", np.conjugate)
 
 
@@ -26,7 +27,7 @@ def _imag(op: OpContext, x: Array) -> Array:
 
 @register_kernel("Angle", takes_out=True)
 def _angle(op: OpContext, x: Array, out: Any = None) -> Any:
-    return np.arctan2(np.imag(x), np.real(x), out=out)
+    return np.arctan2(np.ascontiguousarray(np.imag(x)), np.ascontiguousarray(np.real(x)), out=out)
 
 
 @register_kernel("Complex")

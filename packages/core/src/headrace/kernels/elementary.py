@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from headrace.graph import attr
 from headrace.interfaces import OpContext
-from headrace.kernels.math import check_divisor, truncated_quotient, zero_where
+from headrace.kernels.math import check_divisor, in_order, ordered, truncated_quotient, zero_where
 from headrace.kernels.registry import register_kernel, register_ufunc
 from headrace.types import Array
 
@@ -35,7 +34,7 @@ for _name, _ufunc in {
     "Atanh": np.arctanh,
     "Atan2": np.arctan2,
 }.items():
-    register_ufunc(_name, _ufunc)
+    register_ufunc(_name, in_order(_ufunc))
 
 
 def _like(x: Array, number: float) -> Any:
@@ -46,7 +45,7 @@ def _like(x: Array, number: float) -> Any:
 @register_kernel("Reciprocal", takes_out=True, in_place=True)
 @register_kernel("Inv", takes_out=True, in_place=True)
 def _reciprocal(op: OpContext, x: Array, out: Any = None) -> Any:
-    return np.divide(_like(x, 1), x, out=out)
+    return np.divide(_like(x, 1), ordered(x), out=out)
 
 
 @register_kernel("Reciprocal", dtypes=_INTEGERS, takes_out=True, in_place=True)
@@ -58,14 +57,14 @@ def _integer_reciprocal(op: OpContext, x: Array, out: Any = None) -> Any:
 
 @register_kernel("Rsqrt", takes_out=True, in_place=True)
 def _rsqrt(op: OpContext, x: Array, out: Any = None) -> Any:
-    root = np.sqrt(x, out=out)
+    root = np.sqrt(ordered(x), out=out)
     return np.divide(_like(x, 1), root, out=out)
 
 
 @register_kernel("Sigmoid", takes_out=True)
 def _sigmoid(op: OpContext, x: Array, out: Any = None) -> Any:
     """exp is taken of -|x| only, so nothing overflows: 1 / (1 + e) where x >= 0, e / (1 + e) elsewhere."""
-    one = _like(x, 1)
+    x, one = ordered(x), _like(x, 1)
     if np.iscomplexobj(x):
         return np.divide(one, one + np.exp(np.negative(x)), out=out)
     decay = np.exp(np.negative(np.absolute(x)))
@@ -74,7 +73,7 @@ def _sigmoid(op: OpContext, x: Array, out: Any = None) -> Any:
 
 @register_kernel("Xlogy", takes_out=True)
 def _xlogy(op: OpContext, x: Array, y: Array, out: Any = None) -> Any:
-    return zero_where(np.equal(x, 0), np.multiply, x, np.log(y), out)
+    return zero_where(np.equal(x, 0), np.multiply, x, np.log(ordered(y)), out)
 
 
 @register_kernel("Xdivy", takes_out=True, in_place=True)
@@ -82,29 +81,41 @@ def _xdivy(op: OpContext, x: Array, y: Array, out: Any = None) -> Any:
     return zero_where(np.equal(x, 0), np.divide, x, y, out)
 
 
-Slope = Callable[[Any, Any, Any], Any]
-
-
-def _register_slope(op_type: str, slope: Slope) -> None:
-    """A gradient by the output y; of complex functions by its conjugate."""
-
-    def kernel(op: OpContext, y: Array, dy: Array) -> Array:
-        result: Array = slope(np.conjugate(y) if np.iscomplexobj(y) else y, dy, np.asarray(y).dtype.type)
-        return result
-
-    register_kernel(op_type)(kernel)
+def _slope_inputs(y: Array, dy: Array) -> tuple[Any, Any]:
+    """The derivative by the output y is taken at its conjugate."""
+    return np.conjugate(ordered(y)) if np.iscomplexobj(y) else y, ordered(dy)
 
 
 @register_kernel("TanhGrad", takes_out=True)
 def _tanh_grad(op: OpContext, y: Array, dy: Array, out: Any = None) -> Any:
-    """dy * (1 - y * y), each step into the output, so that it needs no other memory."""
-    y = np.conjugate(y) if np.iscomplexobj(y) else y
+    """dy * (1 - y * y), each step into the output, so that it needs no other memory; so do those below."""
+    y, dy = _slope_inputs(y, dy)
     slope = np.subtract(_like(y, 1), np.multiply(y, y, out=out), out=out)
     return np.multiply(dy, slope, out=out)
 
 
-_register_slope("SigmoidGrad", lambda y, dy, number: dy * y * (number(1) - y))
-_register_slope("SqrtGrad", lambda y, dy, number: dy * number(0.5) / y)
-_register_slope("RsqrtGrad", lambda y, dy, number: dy * number(-0.5) * y * y * y)
-_register_slope("ReciprocalGrad", lambda y, dy, number: -dy * y * y)
-_register_slope("InvGrad", lambda y, dy, number: -dy * y * y)
+@register_kernel("SigmoidGrad", takes_out=True)
+def _sigmoid_grad(op: OpContext, y: Array, dy: Array, out: Any = None) -> Any:
+    y, dy = _slope_inputs(y, dy)
+    slope = np.multiply(np.subtract(_like(y, 1), y, out=out), y, out=out)
+    return np.multiply(dy, slope, out=out)
+
+
+@register_kernel("SqrtGrad", takes_out=True)
+def _sqrt_grad(op: OpContext, y: Array, dy: Array, out: Any = None) -> Any:
+    y, dy = _slope_inputs(y, dy)
+    return np.divide(np.multiply(dy, _like(y, 0.5), out=out), y, out=out)
+
+
+@register_kernel("RsqrtGrad", takes_out=True)
+def _rsqrt_grad(op: OpContext, y: Array, dy: Array, out: Any = None) -> Any:
+    y, dy = _slope_inputs(y, dy)
+    slope = np.multiply(np.multiply(y, y, out=out), y, out=out)
+    return np.multiply(np.multiply(dy, slope, out=out), _like(y, -0.5), out=out)
+
+
+@register_kernel("ReciprocalGrad", takes_out=True)
+@register_kernel("InvGrad", takes_out=True)
+def _reciprocal_grad(op: OpContext, y: Array, dy: Array, out: Any = None) -> Any:
+    y, dy = _slope_inputs(y, dy)
+    return np.multiply(np.negative(np.multiply(y, y, out=out), out=out), dy, out=out)

@@ -14,7 +14,30 @@ from headrace.kernels.registry import register_kernel, register_ufunc
 from headrace.types import Array, string
 
 _INTEGERS = {"T": attr.integers.allowed or ()}
+_COMPLEX = {"T": attr.complexes.allowed or ()}
 BinaryFunction = Callable[..., Any]
+
+
+def ordered(x: Any) -> Any:
+    """x without gaps in memory, transposed or not.
+
+    NumPy computes some functions by other instructions where elements are not neighbours, with another last digit; what
+    a kernel gives must not depend on that.
+    """
+    return x if x.flags.forc else np.ascontiguousarray(x)
+
+
+def in_order(ufunc: np.ufunc) -> BinaryFunction:
+    """A universal function of one or two inputs, to be registered in its place, that takes them `ordered`."""
+
+    def unary(x: Array, out: Any = None) -> Any:
+        return ufunc(ordered(x), out)
+
+    def binary(x: Array, y: Array, out: Any = None) -> Any:
+        return ufunc(ordered(x), ordered(y), out)
+
+    return unary if ufunc.nin == 1 else binary
+
 
 for _name, _ufunc in {
     "AddV2": np.add,
@@ -26,7 +49,6 @@ for _name, _ufunc in {
     "FloorMod": np.remainder,
     "TruncateMod": np.fmod,
     "Mod": np.fmod,
-    "Pow": np.power,
     "Maximum": np.maximum,
     "Minimum": np.minimum,
     "Neg": np.negative,
@@ -42,6 +64,15 @@ for _name, _ufunc in {
     "IsFinite": np.isfinite,
 }.items():
     register_ufunc(_name, _ufunc)
+register_ufunc("Pow", in_order(np.power))
+for _name, _ufunc in {
+    "Mul": np.multiply,
+    "RealDiv": np.divide,
+    "Div": np.divide,
+    "Square": np.square,
+    "Sign": np.sign,
+}.items():
+    register_ufunc(_name, in_order(_ufunc), dtypes=_COMPLEX)
 
 
 @register_kernel("Add", dtypes={"T": [string]})
@@ -126,14 +157,14 @@ def _div_no_nan(op: OpContext, x: Array, y: Array, out: Any = None) -> Any:
 
 def zero_where(zero: Array, function: BinaryFunction, x: Array, y: Array, out: Array | None) -> Array:
     """function(x, y), and 0 where `zero` is true; the mask is made by the caller, before `out` overwrites an input."""
-    result = np.asarray(function(x, y, out=out))
+    result = np.asarray(function(ordered(x), ordered(y), out=out))
     np.copyto(result, 0, where=zero)
     return result
 
 
 @register_kernel("SquaredDifference", takes_out=True, in_place=True)
 def _squared_difference(op: OpContext, x: Array, y: Array, out: Any = None) -> Any:
-    difference = np.subtract(x, y, out=out)
+    difference = np.subtract(ordered(x), ordered(y), out=out)
     conjugate = np.conjugate(difference) if np.iscomplexobj(difference) else difference
     return np.multiply(difference, conjugate, out=out)
 

@@ -109,8 +109,8 @@ def angle(x: TensorLike, *, name: str | None = None) -> Tensor:
       >>> import headrace as hr
       >>> with hr.Graph().as_default() as graph:
       ...     y = hr.angle([1j, 2.0 + 0j])
-      >>> print(hr.Session(graph).run(y))
-      [1.5707964 0.       ]
+      >>> print(hr.Session(graph).run(y).round(4))
+      [1.5708 0.    ]
     """
     return apply_part("Angle", convert_to_tensor(x), name)
 

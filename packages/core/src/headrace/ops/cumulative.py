@@ -89,8 +89,8 @@ def cumulative_logsumexp(
       >>> import headrace as hr
       >>> with hr.Graph().as_default() as graph:
       ...     y = hr.cumulative_logsumexp([1000.0, 1000.0])
-      >>> print(hr.Session(graph).run(y))
-      [1000.     1000.6931]
+      >>> print(hr.Session(graph).run(y).round(2))
+      [1000.   1000.69]
     """
     return _scan("CumulativeLogsumexp", x, axis, exclusive, reverse, name)
 

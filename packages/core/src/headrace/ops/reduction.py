@@ -371,8 +371,8 @@ def logsumexp(x: TensorLike, *, axis: Axis = None, keepdims: bool = False, name:
       >>> import headrace as hr
       >>> with hr.Graph().as_default() as graph:
       ...     y = hr.logsumexp([1000.0, 1000.0])
-      >>> print(hr.Session(graph).run(y))
-      1000.6931
+      >>> print(hr.Session(graph).run(y).round(2))
+      1000.69
     """
     value = _float(x)
     largest = _reduce("Max", value, axis, True, None)
