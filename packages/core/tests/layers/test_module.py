@@ -182,6 +182,22 @@ def test_a_module_without_a_call_says_so() -> None:
         built(hr.layers.Module())
 
 
+class Forgetful(hr.layers.Module):
+    """Does not call the constructor of its base."""
+
+    def __init__(self) -> None:
+        self.inner = hr.layers.Dense(2)
+
+    def call(self, x: Any, *, training: bool = False) -> Any:
+        return self.inner(x)
+
+
+def test_the_constructor_of_the_base_need_not_be_called() -> None:
+    model = Forgetful()
+    built(model)
+    assert list(model.named_parameters()) == ["inner/kernel", "inner/bias"]
+
+
 def test_repr_counts_the_parameters() -> None:
     layer = hr.layers.Dense(1)
     built(layer)

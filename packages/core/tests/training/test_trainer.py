@@ -192,8 +192,13 @@ def test_restoring_another_model_changes_nothing() -> None:
     with pytest.raises(ShapeError, match="variable 'layers/0/kernel' cannot take the value"):
         trainer.restore(state)
     assert bits(trainer) == before
+    state = trainer.state()
+    state["variables"]["layers/0/kernel"] += 1
     with pytest.raises(InvalidArgumentError, match="a trainer with other callbacks"):
-        trainer.restore({"progress": {**trainer.progress(), "callbacks": [{}]}})
+        trainer.restore({**state, "progress": {**state["progress"], "callbacks": [{}]}})
+    with pytest.raises(NotFoundError, match="no operation 'another'"):
+        trainer.restore({**state, "streams": {"another": (0, 0)}})
+    assert bits(trainer) == before
 
 
 class Recorder(hr.Callback):
@@ -261,7 +266,7 @@ def test_ctrl_c_ends_after_the_step_and_the_trainer_can_go_on() -> None:
     press = PressCtrlC(3)
     trainer = classifier(callbacks=[press])
     handler = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt, match="interrupted after step 3"):
         trainer.fit(batches(), epochs=2, progress=False)
     assert signal.getsignal(signal.SIGINT) is handler
     assert press.ended
@@ -385,8 +390,11 @@ def test_parts_of_a_trainer_are_checked() -> None:
 
 
 def test_another_target_needs_its_package() -> None:
+    trainer = classifier()
     with pytest.raises(NotFoundError, match="session target 'grpc://127.0.0.1:1'"):
-        classifier().fit(batches(), target="grpc://127.0.0.1:1", progress=False)
+        trainer.fit(batches(), target="grpc://127.0.0.1:1", progress=False)
+    with pytest.raises(FailedPreconditionError, match="the trainer has no graph yet"):
+        trainer.predict(blobs()[0])
 
 
 def test_train_with_less_typing() -> None:

@@ -57,6 +57,7 @@ class Dataset:
                 "an endless dataset cannot be shuffled",
                 expected="shuffle before repeat()",
                 got="repeat() before shuffle",
+                hint="dataset.shuffle(n).repeat()",
             )
         return Dataset(Shuffle(self._stage, buffer_size, seed))
 
@@ -164,11 +165,17 @@ class DatasetIterator(Iterator[Any]):
         length = self._stage.length
         if not isinstance(epoch, int) or not isinstance(position, int) or min(epoch, position) < 0:
             raise InvalidArgumentError(
-                "the state is not a position in a dataset", expected="epoch and position", got=repr(state)
+                "the state is not a position in a dataset",
+                expected="epoch and position, two integers not below 0",
+                got=repr(state),
+                hint="take it from the state() of an iterator",
             )
         if length is not None and position > length:
             raise InvalidArgumentError(
-                "the state is a position in another dataset", expected=f"a position up to {length}", got=str(position)
+                "the state is a position in another dataset",
+                expected=f"a position up to {length}",
+                got=str(position),
+                hint="make the dataset as it was made for the first run",
             )
         self._epoch, self._position = epoch, position
 
@@ -189,6 +196,7 @@ def from_arrays(*arrays: Any) -> Dataset:
             "the arrays do not make a dataset",
             expected="at least one array, all with the same number of rows",
             got=_shapes(values),
+            hint="from_arrays(images, labels)",
         )
     return Dataset(Arrays(tuple(values)))
 
@@ -199,4 +207,6 @@ def _shapes(values: Sequence[Any]) -> str:
 
 def _check_at_least_one(name: str, value: int) -> None:
     if value < 1:
-        raise InvalidArgumentError(f"{name} cannot be used", expected="at least 1", got=str(value))
+        raise InvalidArgumentError(
+            f"{name} cannot be used", expected="at least 1", got=str(value), hint="leave the call out to do nothing"
+        )

@@ -18,7 +18,9 @@ __all__ = ["AvgPool2D", "Conv2D", "MaxPool2D"]
 def _pair(value: int | Sequence[int], what: str) -> tuple[int, int]:
     pair = (value, value) if isinstance(value, int) else tuple(value)
     if len(pair) != 2 or any(size < 1 for size in pair):
-        raise InvalidArgumentError(f"{what} cannot be used", expected="a size above 0, or two", got=repr(value))
+        raise InvalidArgumentError(
+            f"{what} cannot be used", expected="a size above 0, or two", got=repr(value), hint="3 stands for (3, 3)"
+        )
     return pair[0], pair[1]
 
 

@@ -105,6 +105,9 @@ def lookup(initializer: str | Initializer) -> Initializer:
         return initializer
     if initializer not in _BY_NAME:
         raise NotFoundError(
-            f"there is no initializer '{initializer}'", expected=known_names(initializer, _BY_NAME), got=initializer
+            f"there is no initializer '{initializer}'",
+            expected=known_names(initializer, _BY_NAME),
+            got=initializer,
+            hint="any function of a shape and a dtype will do",
         )
     return _BY_NAME[initializer]()

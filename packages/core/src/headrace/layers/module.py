@@ -51,9 +51,12 @@ class Module:
     trainable = True
     """False where `freeze` was called: parameters keep their value, and BatchNorm its statistics."""
 
+    _name: str | None = None
+    _path = ""
+    _is_built = False
+
     def __init__(self, *, name: str | None = None) -> None:
         self._name = name
-        self._path = ""
 
     def build(self, shape: hr.Shape) -> None:
         """Make the parameters; called once, before the first `call`.
@@ -88,7 +91,7 @@ class Module:
             value = hr.convert_to_tensor(x)
             self._input_dtype = value.dtype
             with hr.name_scope(_scope_name(self)):
-                if not vars(self).get("_is_built", False):
+                if not self._is_built:
                     self.build(value.shape)
                     self._is_built = True
                 return self.call(value, *args, training=training, **kwargs)

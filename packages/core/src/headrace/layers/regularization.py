@@ -27,7 +27,12 @@ class Dropout(Module):
     def __init__(self, rate: float, *, seed: int | None = None, name: str | None = None) -> None:
         super().__init__(name=name)
         if not 0 <= rate < 1:
-            raise InvalidArgumentError("the rate of Dropout is a probability", expected="0 <= rate < 1", got=repr(rate))
+            raise InvalidArgumentError(
+                "the rate of Dropout is a probability",
+                expected="0 <= rate < 1",
+                got=repr(rate),
+                hint="0.25 drops a quarter of the elements",
+            )
         self.rate = rate
         self.seed = seed
 

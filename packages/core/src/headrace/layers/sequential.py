@@ -29,7 +29,10 @@ class Sequential(Module):
         for index, layer in enumerate(self.layers):
             if not isinstance(layer, Module):
                 raise InvalidArgumentError(
-                    f"item {index} of a Sequential is not a layer", expected="hr.layers.Module", got=repr(layer)
+                    f"item {index} of a Sequential is not a layer",
+                    expected="hr.layers.Module",
+                    got=repr(layer),
+                    hint="a subclass of hr.layers.Module whose call applies a function",
                 )
 
     def call(self, x: Any, *, training: bool = False) -> Any:

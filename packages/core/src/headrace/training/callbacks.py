@@ -79,7 +79,12 @@ class EarlyStopping(Callback):
         self, monitor: str = "val_loss", *, patience: int = 0, min_delta: float = 0.0, mode: str = "auto"
     ) -> None:
         if mode not in ("auto", "min", "max"):
-            raise InvalidArgumentError("the mode of EarlyStopping is not known", expected="auto, min or max", got=mode)
+            raise InvalidArgumentError(
+                "the mode of EarlyStopping is not known",
+                expected="auto, min or max",
+                got=repr(mode),
+                hint='"max" for values that should rise',
+            )
         self.monitor = monitor
         self.patience = patience
         self.min_delta = min_delta

@@ -72,8 +72,7 @@ class Trainer:
         self.history: dict[str, list[float]] = {}
         self._loss = losses.lookup(loss)
         self._metrics = dict(metric_functions.lookup(metric) for metric in metrics)
-        self._parts: training_graph.TrainingGraph | None = None
-        self._session: hr.Session | None = None
+        self._running: _Running | None = None
         self._pending: Mapping[str, Any] | None = None
         self._first_epoch = 0
         self._resumed = False
@@ -85,15 +84,12 @@ class Trainer:
     @property
     def graph(self) -> hr.Graph:
         """The graph of model, loss, update and metrics."""
-        return self._built().graph
+        return self._built().parts.graph
 
     @property
     def session(self) -> hr.Session:
         """The session that holds the values of the variables."""
-        self._built()
-        if self._session is None:
-            raise FailedPreconditionError("the trainer is closed", hint="make a new hr.Trainer")
-        return self._session
+        return self._built().session
 
     def build(self, dataset: Dataset, *, target: str = "") -> None:
         """Make the graph and the session; `fit` and `evaluate` do so by themselves.
@@ -104,17 +100,18 @@ class Trainer:
         Raises:
           InvalidArgumentError: the dataset is empty or its elements are no such pairs.
         """
-        if self._parts is not None:
+        if self._running is not None:
             return
         example = next(dataset.iterator(), None)
         if example is None:
-            raise InvalidArgumentError("the dataset is empty", expected="at least one batch", got=repr(dataset))
-        self._parts = training_graph.build(self.model, self._loss, self.optimizer, self._metrics, self.seed, example)
-        parts, self._session = self._parts, hr.Session(self._parts.graph, target)
-        feeds = [parts.inputs, parts.labels]
-        self._train = self._session.make_callable([*parts.measured, parts.train], feeds)
-        self._evaluate = self._session.make_callable(list(parts.evaluated), feeds)
-        self._predict = self._session.make_callable(parts.outputs, [parts.inputs])
+            raise InvalidArgumentError(
+                "the dataset is empty",
+                expected="at least one batch",
+                got=repr(dataset),
+                hint="batch(..., drop_remainder=True) drops the only batch of a small dataset",
+            )
+        parts = training_graph.build(self.model, self._loss, self.optimizer, self._metrics, self.seed, example)
+        self._running = _Running(parts, hr.Session(parts.graph, target))
         if self._pending is not None:
             self.restore(self._pending)
 
@@ -148,7 +145,10 @@ class Trainer:
         length = dataset.length
         if length is None:
             raise InvalidArgumentError(
-                "an endless dataset has no epochs", expected="a dataset that ends", hint="dataset.take(steps_per_epoch)"
+                "an endless dataset has no epochs",
+                expected="a dataset that ends",
+                got=repr(dataset),
+                hint="dataset.take(steps_per_epoch)",
             )
         self.dataset = dataset
         self.build(dataset, target=target)
@@ -167,7 +167,7 @@ class Trainer:
                 self._resumed = False
             self._notify("on_fit_end")
         if interruption.requested:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt(f"training was interrupted after step {self.step}")
         return self.history
 
     def _run_epoch(
@@ -181,7 +181,8 @@ class Trainer:
     ) -> None:
         iterator = self._iterator = self._iterator_of(dataset)
         display.start_epoch(self.epoch + 1, last, length, iterator.state()["position"])
-        names, train, means = self._built().names, self._train, self._means
+        running, means = self._built(), self._means
+        names, train = running.parts.names, running.train
         for inputs, labels in iterator:
             *values, _ = train(inputs, labels)
             logs = {name: float(value) for name, value in zip(names, values, strict=True)}
@@ -222,10 +223,10 @@ class Trainer:
         """
         batches = hr.data.from_arrays(*dataset).batch(batch_size) if isinstance(dataset, tuple) else dataset
         self.build(batches)
-        means = RunningMeans()
+        running, means = self._built(), RunningMeans()
         for inputs, labels in batches.iterator():
-            values = self._evaluate(inputs, labels)
-            means.add(dict(zip(self._built().names, map(float, values), strict=True)), len(labels))
+            values = running.evaluate(inputs, labels)
+            means.add(dict(zip(running.parts.names, map(float, values), strict=True)), len(labels))
         return means.result()
 
     def predict(self, inputs: Any, *, batch_size: int = 256) -> np.ndarray[Any, Any]:
@@ -239,10 +240,9 @@ class Trainer:
         Raises:
           FailedPreconditionError: the trainer has no graph yet.
         """
-        self._built()
-        array = np.asarray(inputs)
+        running, array = self._built(), np.asarray(inputs)
         starts = range(0, max(1, len(array)), batch_size)
-        return np.concatenate([self._predict(array[start : start + batch_size]) for start in starts])
+        return np.concatenate([running.predict(array[start : start + batch_size]) for start in starts])
 
     def stop(self) -> None:
         """End `fit` after the step that runs, or at the end of the epoch where it is called from `on_epoch_end`."""
@@ -283,42 +283,47 @@ class Trainer:
         Raises:
           HeadraceError: a variable, stream or position does not fit; variables keep their values then.
         """
-        if self._parts is None:
+        if self._running is None:
             self._pending = state
             return
         self._pending = None
-        if "variables" in state:
-            self.session.write_variables(state["variables"])
-        if "streams" in state:
-            self.session.write_streams(state["streams"])
-        if "progress" in state:
-            self._restore_progress(state["progress"])
+        progress, streams = state.get("progress"), state.get("streams", {})
+        if progress is not None and len(progress["callbacks"]) != len(self.callbacks):
+            raise InvalidArgumentError(
+                "the state is of a trainer with other callbacks",
+                expected=f"{len(self.callbacks)} of them",
+                got=str(len(progress["callbacks"])),
+                hint="make the trainer as it was made for the first run",
+            )
+        for name in streams:
+            self.graph.operation(name)
+        self.session.write_variables(state.get("variables", {}))
+        self.session.write_streams(streams)
+        if progress is not None:
+            self._restore_progress(progress)
 
     def _restore_progress(self, progress: Mapping[str, Any]) -> None:
-        saved = progress["callbacks"]
-        if len(saved) != len(self.callbacks):
-            raise InvalidArgumentError(
-                "the state is of a trainer with other callbacks", expected=f"{len(self.callbacks)}", got=f"{len(saved)}"
-            )
         self.step, self.epoch, self._first_epoch = progress["step"], progress["epoch"], progress["first_epoch"]
         self._means = RunningMeans(progress["means"])
         self.history = {name: list(values) for name, values in progress["history"].items()}
-        for callback, callback_state in zip(self.callbacks, saved, strict=True):
+        for callback, callback_state in zip(self.callbacks, progress["callbacks"], strict=True):
             callback.restore(callback_state)
         self._iterator, self._position, self._resumed = None, dict(progress["dataset"]), True
 
     def close(self) -> None:
         """Close the session; the values of the variables go with it."""
-        if self._session is not None:
-            self._session.close()
+        if self._running is not None:
+            self._running.session.close()
 
-    def _built(self) -> training_graph.TrainingGraph:
-        if self._parts is None:
+    def _built(self) -> _Running:
+        if self._running is None:
             raise FailedPreconditionError(
-                "the trainer has no graph yet, since it has seen no batch",
+                "the trainer has no graph yet",
+                expected="a batch of data, which says what the model is applied to",
+                got="none so far",
                 hint="fit, evaluate, or trainer.build(dataset)",
             )
-        return self._parts
+        return self._running
 
     def _notify(self, event: str, *arguments: Any) -> None:
         for callback in self.callbacks:
@@ -329,6 +334,19 @@ class Trainer:
                 raise
 
 
+class _Running:
+    """A graph with the session that runs it, and a callable for each thing to do."""
+
+    def __init__(self, parts: training_graph.TrainingGraph, session: hr.Session) -> None:
+        self.parts = parts
+        self.session = session
+        self.train = session.make_callable([*parts.measured, parts.train], [parts.inputs, parts.labels])
+        self.evaluate = session.make_callable(list(parts.evaluated), [parts.inputs, parts.labels])
+        self.predict = session.make_callable(parts.outputs, [parts.inputs])
+
+
 def _check_kind(value: Any, kind: type, what: str, name: str) -> None:
     if not isinstance(value, kind):
-        raise InvalidArgumentError(f"the {what} of a trainer cannot be used", expected=name, got=repr(value))
+        raise InvalidArgumentError(
+            f"the {what} of a trainer cannot be used", expected=name, got=repr(value), hint=f"a subclass of {name}"
+        )

@@ -287,7 +287,7 @@ def test_minimize_of_a_loss_that_depends_on_nothing_says_why() -> None:
         w = hr.Variable(1.0, name="w")
         with pytest.raises(InvalidArgumentError, match="there is nothing to optimise\n(.*\n)*.*'w:0'"):
             hr.optim.SGD(0.1).minimize(hr.constant(1.0))
-        with pytest.raises(GradientError, match="variable 'w' gets no gradient\n.*does not depend"):
+        with pytest.raises(GradientError, match="variable 'w' gets no gradient\n(.|\n)*does not depend"):
             hr.optim.SGD(0.1).minimize(hr.constant(1.0), [w])
 
 

@@ -61,7 +61,12 @@ def global_norm(grads: Sequence[Any]) -> hr.Tensor:
 def _norm(grads: Sequence[Any]) -> hr.Tensor:
     parts = [hr.sum(hr.square(_values(grad))) for grad in grads if grad is not None]
     if not parts:
-        raise InvalidArgumentError("there is no gradient to take the norm of", expected="at least one that is not None")
+        raise InvalidArgumentError(
+            "there is no gradient to take the norm of",
+            expected="at least one that is not None",
+            got=f"{len(grads)} times None",
+            hint="hr.explain_gradient(loss, variable) says why a gradient is None",
+        )
     total = parts[0]
     for part in parts[1:]:
         total = total + part
@@ -111,5 +116,8 @@ def _mapped(grad: Any, function: Any) -> Any:
 def _check_limit(limit: Any) -> None:
     if isinstance(limit, (int, float)) and not limit > 0:
         raise InvalidArgumentError(
-            "a norm cannot be clipped to this limit", expected="a number above 0", got=repr(limit)
+            "a norm cannot be clipped to this limit",
+            expected="a number above 0",
+            got=repr(limit),
+            hint="leave the clipping out to have no limit",
         )

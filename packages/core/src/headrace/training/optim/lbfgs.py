@@ -34,7 +34,10 @@ class LBFGS(Optimizer):
         super().__init__(learning_rate)
         if history < 1:
             raise InvalidArgumentError(
-                "L-BFGS cannot work without a history", expected="history >= 1", got=str(history)
+                "L-BFGS cannot work without a history",
+                expected="history >= 1",
+                got=str(history),
+                hint="hr.optim.SGD keeps none",
             )
         self.history = history
 
@@ -114,6 +117,7 @@ def _size(variable: hr.Variable, first: hr.Variable) -> int:
             f"L-BFGS sees all variables as one vector, but '{variable.name}' has another dtype",
             expected=f"{first.dtype} as '{first.name}'",
             got=str(variable.dtype),
+            hint="one optimiser for the variables of each dtype",
         )
     size = variable.shape.num_elements
     if size is None:
@@ -121,6 +125,7 @@ def _size(variable: hr.Variable, first: hr.Variable) -> int:
             f"L-BFGS cannot keep state for variable '{variable.name}'",
             expected="a fully known static shape",
             got=str(variable.shape),
+            hint="hr.Variable(..., shape=[...]), or an initial value of known shape",
         )
     return size
 

@@ -54,6 +54,7 @@ class Optimizer:
                 f"the learning rate of {type(self).__name__} cannot be used",
                 expected="a number >= 0, a scalar tensor, or a schedule",
                 got=repr(learning_rate),
+                hint="to climb instead of descend, minimise -loss",
             )
         self.learning_rate = learning_rate
         self._slots: weakref.WeakKeyDictionary[hr.Variable, dict[str, hr.Variable]] = weakref.WeakKeyDictionary()
@@ -123,18 +124,27 @@ class Optimizer:
         wanted = _trainable(loss) if var_list is None else list(var_list)
         if not wanted:
             raise InvalidArgumentError(
-                "there is nothing to optimise", expected="at least one trainable hr.Variable", got="none in the graph"
+                "there is nothing to optimise",
+                expected="at least one trainable hr.Variable",
+                got="none in the graph",
+                hint="hr.Variable(..., trainable=True), or module.unfreeze()",
             )
         pairs = list(zip(hr.gradients(loss, wanted), wanted, strict=True))
         found = [(grad, variable) for grad, variable in pairs if grad is not None]
         if var_list is not None and len(found) < len(pairs):
             lost = next(variable for grad, variable in pairs if grad is None)
-            raise GradientError(f"variable '{lost.name}' gets no gradient", got=hr.explain_gradient(loss, lost))
+            raise GradientError(
+                f"variable '{lost.name}' gets no gradient",
+                expected="a loss that depends on every variable of var_list",
+                got=hr.explain_gradient(loss, lost),
+                hint="leave it out of var_list",
+            )
         if not found:
             raise InvalidArgumentError(
                 "there is nothing to optimise",
                 expected="a loss that depends on a trainable variable",
                 got=hr.explain_gradient(loss, wanted[0]),
+                hint="compute the loss from the variables in this graph",
             )
         return found
 
@@ -160,13 +170,17 @@ class Optimizer:
         variables = [variable for _, variable in pairs]
         if not pairs:
             raise InvalidArgumentError(
-                "no variable has a gradient", expected="at least one pair of gradient and variable"
+                "no variable has a gradient",
+                expected="at least one pair of gradient and variable",
+                got="no pair, or None for each gradient",
+                hint="hr.explain_gradient(loss, variable) says why a gradient is None",
             )
         if len(set(variables)) < len(variables):
             repeated = next(variable for variable in variables if variables.count(variable) > 1)
             raise InvalidArgumentError(
                 f"variable '{repeated.name}' is to be updated twice",
                 expected="one gradient per variable",
+                got=f"{variables.count(repeated)}",
                 hint="add them up",
             )
         counter = self._counter(variables) if step is None else step
@@ -243,10 +257,14 @@ def new_slot(variable: hr.Variable, name: str, value: Any) -> hr.Variable:
             f"an optimiser cannot keep state for variable '{variable.name}'",
             expected="a fully known static shape",
             got=str(variable.shape),
+            hint="hr.Variable(..., shape=[...]), or an initial value of known shape",
         )
     if not variable.dtype.is_floating:
         raise DTypeError(
-            f"variable '{variable.name}' cannot be optimised", expected="a floating dtype", got=str(variable.dtype)
+            f"variable '{variable.name}' cannot be optimised",
+            expected="a floating dtype",
+            got=str(variable.dtype),
+            hint="make it with trainable=False if it only counts",
         )
     fill = _fill(variable, value)
     return hr.Variable(fill, name=f"{variable.name}/{name}/", trainable=False, beside=variable)

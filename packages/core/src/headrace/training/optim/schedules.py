@@ -63,6 +63,7 @@ def piecewise(boundaries: Sequence[int], rates: Sequence[float]) -> Schedule:
             "the pieces of the schedule do not fit together",
             expected="ascending boundaries and one rate more than boundaries",
             got=f"boundaries {list(boundaries)}, rates {list(rates)}",
+            hint="piecewise([1000, 2000], [0.1, 0.01, 0.001])",
         )
 
     def schedule(step: hr.Tensor) -> hr.Tensor:
@@ -121,4 +122,9 @@ def _float(step: hr.Tensor) -> hr.Tensor:
 
 def _check_positive(name: str, value: int) -> None:
     if not value > 0:
-        raise InvalidArgumentError(f"{name} of a schedule cannot be used", expected="a number above 0", got=repr(value))
+        raise InvalidArgumentError(
+            f"{name} of a schedule cannot be used",
+            expected="a number above 0",
+            got=repr(value),
+            hint="schedules.constant(rate) never changes",
+        )
