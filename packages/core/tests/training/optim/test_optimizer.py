@@ -263,9 +263,8 @@ def grown(steps: int) -> tuple[int, int]:
         return len(graph.operations) - operations, resident_bytes() - memory
 
 
-@pytest.mark.parametrize("steps", [1_000, pytest.param(10_000, marks=pytest.mark.slow)])
-def test_D01_steps_add_no_operation_and_no_memory(steps: int) -> None:
-    operations, memory = grown(steps)
+def test_D01_ten_thousand_steps_add_no_operation_and_no_memory() -> None:
+    operations, memory = grown(10_000)
     assert operations == 0
     assert memory < 1_000_000
 
