@@ -105,3 +105,6 @@ def test_lbfgs_needs_one_dtype_and_known_shapes() -> None:
         open_shape = hr.Variable(hr.placeholder(hr.float32, [None]), name="open")
         with pytest.raises(InvalidArgumentError, match="keep state for variable 'open'"):
             hr.optim.LBFGS().apply_gradients([(hr.constant([1.0]), open_shape)])
+        half = hr.Variable(np.ones(1, np.float16), name="half")
+        with pytest.raises(DTypeError, match=r"L-BFGS cannot optimise variable 'half'\n.*float32 or float64"):
+            hr.optim.LBFGS().apply_gradients([(hr.constant(np.ones(1, np.float16)), half)])

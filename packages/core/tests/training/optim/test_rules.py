@@ -209,3 +209,20 @@ def test_every_optimiser_makes_a_quadratic_smaller(name: str) -> None:
         for _ in range(100):
             session.run(train)
         assert session.run(loss) < first
+
+
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("dtype", [hr.float16, hr.bfloat16])
+def test_slots_have_the_dtype_of_their_variable(name: str, dtype: hr.DType) -> None:
+    optimizer = RULES[name].make()
+    graph = hr.Graph()
+    with graph.as_default():
+        w = hr.Variable([1.0, -2.0], dtype=dtype)
+        train = optimizer.minimize(hr.sum(w * w))
+    assert {slot.dtype for slot in optimizer.slots_of(w).values()} <= {dtype}
+    with hr.Session(graph) as session:
+        for _ in range(3):
+            session.run(train)
+        value = session.run(w).astype(np.float32)
+    assert np.isfinite(value).all()
+    assert (np.abs(value) <= [1.0, 2.0]).all()

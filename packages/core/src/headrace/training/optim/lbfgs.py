@@ -45,7 +45,7 @@ class LBFGS(Optimizer):
         """Add the update of all variables at once; see `Optimizer.update_all`.
 
         Raises:
-          DTypeError: the variables have more than one dtype.
+          DTypeError: the variables have more than one dtype, or one other than float32 and float64.
           InvalidArgumentError: a variable's static shape is not fully known.
         """
         variables = [variable for _, variable in pairs]
@@ -112,6 +112,13 @@ def _one(dtype: hr.DType) -> Any:
 
 
 def _size(variable: hr.Variable, first: hr.Variable) -> int:
+    if variable.dtype not in (hr.float32, hr.float64):
+        raise DTypeError(
+            f"L-BFGS cannot optimise variable '{variable.name}'",
+            expected="float32 or float64: it lives on differences of gradients",
+            got=str(variable.dtype),
+            hint="hr.optim.SGD or Adam",
+        )
     if variable.dtype is not first.dtype:
         raise DTypeError(
             f"L-BFGS sees all variables as one vector, but '{variable.name}' has another dtype",
