@@ -20,18 +20,19 @@ def _range(op: OpContext, start: Array, limit: Array, delta: Array) -> Array:
     count = range_length(start, limit, delta)
     checked_sizes([count])
     if dtype.is_integer:
-        return _integer_range(int(np.asarray(start).item()), int(np.asarray(delta).item()), count).astype(
-            dtype.array_type
-        )
+        numbers = _integer_range(int(np.asarray(start).item()), int(np.asarray(delta).item()), count)
+        return numbers.astype(dtype.array_type)
     first, step = (np.asarray(value).astype(np.float64).reshape(()) for value in (start, delta))
     return (first + step * np.arange(count)).astype(dtype.array_type)
 
 
-def _integer_range(first: int, step: int, count: int) -> Any:
+def _integer_range(first: int, step: int, count: int) -> Array:
     """In Python integers where some number on the way does not fit int64."""
     last = first + step * max(count - 1, 0)
     fits = all(-(2**63) <= number < 2**63 for number in (first, step, last, last - first))
-    return first + step * np.arange(count, dtype=np.int64 if fits else object)
+    numbers: Any = np.arange(count, dtype=np.int64 if fits else object)
+    counted: Array = first + step * numbers
+    return counted
 
 
 @register_kernel("LinSpace")

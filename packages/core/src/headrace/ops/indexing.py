@@ -33,7 +33,7 @@ def getitem(x: TensorLike, key: Any, *, name: str | None = None) -> Tensor:
     Raises:
       ShapeError: more indices than axes, or one that is out of range.
       InvalidArgumentError: an index of another type.
-      UnimplementedError: several lists of indices, or a list beside ints: use `hr.gather_nd`.
+      UnimplementedError: several lists of indices, or slices between a list and an int: use `hr.gather_nd`.
 
     Example:
       >>> import headrace as hr
@@ -53,10 +53,11 @@ def getitem(x: TensorLike, key: Any, *, name: str | None = None) -> Tensor:
     chosen = parts[lists[0]]
     if _is_mask(chosen):
         return _masked(tensor, parts, chosen, name)
-    if len(lists) > 1 or any(_is_single(part) for part in parts):
+    picking = [index for index, part in enumerate(parts) if _is_single(part) or index in lists]
+    if len(lists) > 1 or picking != list(range(picking[0], picking[-1] + 1)):
         raise UnimplementedError(
             "this combination of indices is not supported",
-            expected="one list of indices beside slices, or ints beside slices",
+            expected="one list of indices, with ints only next to it, and slices",
             got=repr(key),
             hint="hr.gather_nd picks elements by several indices at once",
         )
@@ -97,11 +98,12 @@ def _masked(tensor: Tensor, parts: Sequence[Any], mask: Any, name: str | None) -
 
 
 def _gathered(tensor: Tensor, parts: Sequence[Any], position: int, indices: Any, name: str | None) -> Tensor:
-    """Take the slices first, with the listed axis whole, then the rows along that axis."""
+    """Take ints and slices first, with the listed axis whole, then the rows along that axis."""
     sliced = _strided_slice(tensor, [*parts[:position], slice(None), *parts[position + 1 :]], None)
-    axis = position
-    if Ellipsis in [part for part in parts[:position] if not isinstance(part, slice)]:
-        axis = position - len(parts)
+    before, after = (
+        [part for part in side if not _is_single(part)] for side in (parts[:position], parts[position + 1 :])
+    )
+    axis = -1 - len(after) if any(part is Ellipsis for part in before) else len(before)
     chosen = _from_start(sliced, axis, indices)
     result: Tensor = apply_op("GatherV2", sliced, chosen, axis, name=name)
     return result

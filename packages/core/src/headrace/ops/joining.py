@@ -210,7 +210,7 @@ def unpacked_axis(dims: Sequence[int | None], axis: int, count: int) -> int:
     return number
 
 
-def concat(values: Sequence[TensorLike], axis: TensorLike = 0, *, name: str | None = None) -> Tensor:
+def concat(values: Sequence[TensorLike] | Tensor, axis: TensorLike = 0, *, name: str | None = None) -> Tensor:
     """The tensors one after the other along an axis that they have already.
 
     Args:
@@ -242,7 +242,7 @@ def _several(values: Any, what: str) -> Sequence[TensorLike]:
     return tensors
 
 
-def stack(values: Sequence[TensorLike], axis: int = 0, *, name: str | None = None) -> Tensor:
+def stack(values: Sequence[TensorLike] | Tensor, axis: int = 0, *, name: str | None = None) -> Tensor:
     """The tensors side by side along a new axis.
 
     Args:

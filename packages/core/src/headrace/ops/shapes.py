@@ -14,7 +14,7 @@ import numpy as np
 from headrace.errors import InvalidArgumentError, ShapeError
 from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
 from headrace.graph.operation import Tensor
-from headrace.types import Array, Shape, int32
+from headrace.types import Array, Shape, int32, int64
 
 __all__ = [
     "check_per_axis",
@@ -167,10 +167,27 @@ def shape_tensor(shape: TensorLike) -> Tensor:
         return convert_to_tensor(shape.as_tuple(), int32)
     if isinstance(shape, (list, tuple)) and not shape:
         return convert_to_tensor([], int32)
-    tensor = convert_to_tensor(shape)
+    tensor = _mixed(shape) if isinstance(shape, (list, tuple)) else convert_to_tensor(shape)
     if not tensor.dtype.is_integer:
         raise InvalidArgumentError("a size must be an integer", expected="int32 or int64", got=repr(shape))
     if tensor.shape.rank == 0:
         vector: Tensor = apply_op("ExpandDims", tensor, 0)
         return vector
     return tensor
+
+
+def _mixed(sizes: Sequence[TensorLike]) -> Tensor:
+    """A vector from ints and scalar tensors, int64 if one of the tensors is."""
+    tensors = [size for size in sizes if isinstance(size, Tensor)]
+    if not tensors:
+        return convert_to_tensor(sizes)
+    dtype = int64 if any(tensor.dtype is int64 for tensor in tensors) else tensors[0].dtype
+    parts = [
+        int(size)
+        if isinstance(size, np.integer)
+        else apply_op("Cast", size, DstT=dtype)
+        if isinstance(size, Tensor) and size.dtype is not dtype
+        else size
+        for size in sizes
+    ]
+    return convert_to_tensor(parts, dtype)

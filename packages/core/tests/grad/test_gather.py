@@ -1,0 +1,100 @@
+"""Gradients of gathers: sparse along axis 0, exact everywhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import headrace as hr
+from headrace.testing import check_gradient
+
+_TABLE = np.arange(12, dtype=np.float64).reshape(4, 3)
+
+
+def test_rows_of_a_variable_get_a_sparse_gradient() -> None:
+    with hr.Graph().as_default() as graph:
+        table = hr.Variable(_TABLE)
+        rows = hr.gather(table, [[1, 3], [1, 0]])
+        (slope,) = hr.gradients(rows * rows, [table])
+        assert isinstance(slope, hr.IndexedSlices)
+        parts = [slope.values, slope.indices, slope.dense_shape, slope.to_dense()]
+    values, indices, shape, dense = hr.Session(graph).run(parts)
+    np.testing.assert_array_equal(values, 2 * _TABLE[[1, 3, 1, 0]])
+    assert indices.tolist() == [1, 3, 1, 0]
+    assert shape.tolist() == [4, 3]
+    np.testing.assert_array_equal(dense, [2 * _TABLE[0], 4 * _TABLE[1], [0, 0, 0], 2 * _TABLE[3]])
+
+
+def test_several_gathers_of_one_table_stay_sparse() -> None:
+    """D27: sums of sparse gradients are sparse."""
+    with hr.Graph().as_default() as graph:
+        table = hr.Variable(_TABLE)
+        (slope,) = hr.gradients([hr.gather(table, [0, 1]), hr.gather(table, np.array([1]))], [table])
+        assert isinstance(slope, hr.IndexedSlices)
+        dense = slope.to_dense()
+    assert hr.Session(graph).run(dense)[:, 0].tolist() == [1.0, 2.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("shape", "indices", "axis", "batch_dims"),
+    [
+        ([4, 3], [1, 1, 3], 0, 0),
+        ([4, 3], 2, 0, 0),
+        ([4, 3], [[0, 2], [2, 2]], 1, 0),
+        ([2, 3, 4], [1, 0, 1], -1, 0),
+        ([2, 3, 4], [[0, 2], [1, 1]], 1, 1),
+        ([2, 3, 4], [[0, 2], [1, 1]], 2, 1),
+        ([2, 3, 4], [1, 2], 2, 1),
+        ([2, 3, 4], [[0, 2, 1], [1, 1, 3]], 2, 2),
+        ([2, 3], [], 1, 0),
+    ],
+)
+@pytest.mark.parametrize("known_axis", [True, False])
+def test_gradients_equal_central_differences(
+    shape: list[int], indices: Any, axis: int, batch_dims: int, known_axis: bool
+) -> None:
+    picks = np.array(indices, np.int32)
+
+    def build(xs: Any) -> list[hr.Tensor]:
+        where = axis if known_axis else hr.placeholder_with_default(np.int32(axis), [])
+        taken = hr.gather(xs[0], picks, axis=where, batch_dims=batch_dims)
+        return [taken * taken]
+
+    check_gradient(build, [np.random.default_rng(0).normal(size=shape)])
+
+
+def test_int16_indices_have_a_gradient() -> None:
+    check_gradient(lambda xs: [hr.gather(xs[0], np.array([2, 0], np.int16)) * 2.0], [_TABLE])
+    check_gradient(lambda xs: [hr.gather(xs[0], np.array([2, 0], np.int16), axis=1) * 2.0], [_TABLE])
+
+
+def test_only_the_last_of_repeated_updates_gets_a_gradient() -> None:
+    """G07."""
+    with hr.Graph().as_default() as graph:
+        updates = hr.constant([5.0, 6.0])
+        (slope,) = hr.gradients(hr.tensor_scatter_update(hr.zeros([3]), [[1], [1]], updates), [updates])
+    assert hr.Session(graph).run(slope).tolist() == [0.0, 1.0]
+
+
+def test_a_replaced_row_of_a_stitch_gets_no_gradient() -> None:
+    with hr.Graph().as_default() as graph:
+        first, second = hr.constant([1.0, 2.0]), hr.constant([3.0])
+        slopes = hr.gradients(hr.dynamic_stitch([[0, 1], [1]], [first, second]), [first, second])
+    assert [slope.tolist() for slope in hr.Session(graph).run(slopes)] == [[1.0, 0.0], [1.0]]
+
+
+def test_part_and_stitch_undo_each_other() -> None:
+    """A81: rows distributed over shards and put together again are the same, empty shards included."""
+    rng = np.random.default_rng(0)
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float64, [None, 2])
+        shard = hr.placeholder(hr.int32, [None])
+        places = hr.dynamic_partition(hr.arange(hr.size(shard)), shard, 4)
+        again = hr.dynamic_stitch(places, hr.dynamic_partition(x, shard, 4))
+    session = hr.Session(graph)
+    for rows in (0, 1, 2, 17):
+        value = rng.normal(size=(rows, 2))
+        feeds = {x: value, shard: rng.integers(0, 3, rows).astype(np.int32)}
+        np.testing.assert_array_equal(session.run(again, feeds=feeds), value)
