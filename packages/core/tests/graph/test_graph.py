@@ -53,7 +53,7 @@ def test_devices_control_edges_and_colocation_come_from_scopes() -> None:
     assert " on /job:ps/task:1" in repr(b)
 
 
-@pytest.mark.parametrize("name", ["", "_x", "a b", "-x", "ü"])
+@pytest.mark.parametrize("name", ["", "_x", "/", "a\n", "a b", "-x", "ü"])
 def test_bad_names_are_refused(name: object) -> None:
     graph = hr.Graph()
     with (
@@ -199,3 +199,63 @@ def test_threads_may_build_one_graph_and_each_its_own() -> None:
     assert own == [50] * 8
     assert len({op.name for op in shared.operations}) == 400
     assert [op.index for op in shared.operations] == list(range(400))
+
+
+@pytest.mark.parametrize(
+    ("enter", "message"),
+    [
+        (lambda x: hr.name_scope("bäd/"), "characters that graph files cannot hold"),
+        (lambda x: hr.name_scope("/"), "characters that graph files cannot hold"),
+        (lambda x: hr.name_scope(None), "characters that graph files cannot hold(.|\n)*None"),
+        (lambda x: hr.device(0), "device is asked for by name(.|\n)*GPU:0"),
+        (lambda x: hr.control_dependencies(x.op), r"control dependencies are a sequence(.|\n)*\[operation\]"),
+        (lambda x: hr.control_dependencies(x), r"control dependencies are a sequence(.|\n)*\[operation\]"),
+        (lambda x: hr.control_dependencies([None]), "neither an operation nor a tensor(.|\n)*None"),
+        (lambda x: hr.colocate_with("x"), "neither an operation nor a tensor(.|\n)*'x'"),
+    ],
+)
+def test_scopes_refuse_what_cannot_be_right_and_leave_the_outer_one_in_force(enter, message: str) -> None:
+    graph = hr.Graph()
+    with graph.as_default(), hr.name_scope("outer"):
+        x = hr.constant(1.0, name="x")
+        before = graph.version
+        with pytest.raises(hr.errors.GraphError, match=message), enter(x):
+            raise AssertionError("entered")
+        assert graph.version == before
+        assert hr.constant(1.0, name="y").name == "outer/y:0"
+
+
+def test_a_name_that_is_no_text_is_refused() -> None:
+    with (
+        hr.Graph().as_default(),
+        pytest.raises(hr.errors.GraphError, match="characters that graph files cannot hold(.|\n)*5"),
+    ):
+        hr.constant(1.0, name=5)
+
+
+def test_an_annotation_must_be_something_that_graph_files_hold() -> None:
+    attrs = {"value": np.ones(()), "dtype": hr.float64}
+    with pytest.raises(hr.errors.AttrError, match="attr '_note' has a wrong value(.|\n)*a bool, int(.|\n)*object"):
+        hr.Graph().create_op("Const", (), {**attrs, "_note": object()})
+    with pytest.raises(hr.errors.AttrError, match="attr '_note' has a wrong value"):
+        hr.Graph().create_op("Const", (), {**attrs, "_note": (1, "a")})
+
+
+def test_many_equal_names_and_very_long_ones_cost_the_same_each() -> None:
+    with hr.Graph().as_default() as graph:
+        for _ in range(3000):
+            graph.create_op("NoOp", name="n" * 10_000)
+    assert graph.operations[-1].name == "n" * 10_000 + "_2999"
+
+
+def test_what_is_taken_back_leaves_no_trace() -> None:
+    graph = hr.Graph()
+    with graph.as_default():
+        hr.constant(1.0, name="kept")
+    with pytest.raises(ZeroDivisionError), graph.as_default(), graph.all_or_nothing():
+        hr.Variable(1.0, name="lost")
+        raise ZeroDivisionError
+    assert [op.name for op in graph.operations] == ["kept"]
+    assert graph.variables == []
+    with pytest.raises(hr.errors.NotFoundError):
+        graph.operation("lost")

@@ -12,7 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import headrace as hr
+from headrace.graph.attr import FunctionName
 from headrace.graph.proto.graph_pb2 import GraphDef
+from headrace.graph.proto.node_pb2 import NodeDef
 from headrace.graph.proto.tensor_pb2 import TensorProto, TensorShapeProto
 from headrace.graph.tensor_proto import decode_tensor, encode_tensor
 
@@ -236,3 +238,73 @@ def test_input_map_and_prefix() -> None:
         ones = hr.constant(np.ones((1, 3), np.float32))
     hr.import_graph_def(hr.to_graph_def(_example_graph()), graph=graph, name="copy", input_map={"x": ones})
     np.testing.assert_array_equal(hr.Session(graph).run("copy/result:0"), [[2, 3, 4]])
+
+
+def test_a_failing_import_leaves_the_graph_as_it_was() -> None:
+    graph = hr.Graph()
+    with graph.as_default():
+        x = hr.constant(1.0, name="x")
+    proto = GraphDef()
+    first, second = proto.node.add(name="a", op="NoOp"), proto.node.add(name="b", op="Exp", input=["^a"])
+    before = hr.to_graph_def(graph)
+    with pytest.raises(hr.errors.HeadraceError):
+        hr.import_graph_def(proto, graph=graph)
+    second.op = "NoOp"
+    with pytest.raises(hr.errors.GraphError, match="input_map names 'A'(.|\n)*one of"):
+        hr.import_graph_def(proto, graph=graph, input_map={"A": x})
+    assert hr.to_graph_def(graph) == before
+    assert [op.name for op in hr.import_graph_def(proto, graph=graph).operations] == ["x", first.name, second.name]
+
+
+def test_annotations_of_every_kind_are_written() -> None:
+    notes = {
+        "_bool": True, "_int": 3, "_float": 1.5, "_text": "a", "_type": hr.int32, "_shape": hr.Shape([2, None]),
+        "_tensor": np.arange(3), "_function": FunctionName("f", {"T": hr.int32}), "_list": (1, 2), "_none": (),
+    }  # fmt: skip
+    graph = hr.Graph()
+    graph.create_op("NoOp", (), notes)
+    written = hr.to_graph_def(graph)
+    assert set(written.node[0].attr) == set(notes)
+    assert written.node[0].attr["_function"].func.attr["T"].type == hr.int32.number
+    assert hr.to_graph_def(hr.import_graph_def(written)) == written
+
+
+def test_libraries_of_two_imports_are_merged() -> None:
+    def library(*names: str, op: str = "NoOp") -> GraphDef:
+        proto = GraphDef()
+        for name in names:
+            function = proto.library.function.add()
+            function.signature.name = name
+            function.node_def.add(name="n", op=op)
+        return proto
+
+    graph = hr.import_graph_def(library("f", "g"))
+    hr.import_graph_def(library("g", "h"), graph=graph)
+    assert [item.signature.name for item in hr.to_graph_def(graph).library.function] == ["f", "g", "h"]
+    with pytest.raises(hr.errors.GraphError, match="two functions are named 'h'"):
+        hr.import_graph_def(library("h", op="Exp"), graph=graph)
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        NodeDef(name="a", op="Assign"),
+        NodeDef(name="a", op="ScatterAdd", input=["v"]),
+        NodeDef(name="a", op="Assign", input=["v"]),
+        NodeDef(name="a", op="VariableV2"),
+        NodeDef(name="a", op="VariableV2", input=["v"]),
+    ],
+    ids=str,
+)
+def test_incomplete_operations_on_reference_variables_are_kept_or_refused(node: NodeDef) -> None:
+    proto = GraphDef()
+    variable = proto.node.add(name="v", op="VariableV2")
+    variable.attr["dtype"].type = hr.float32.number
+    variable.attr["shape"].shape.dim.add(size=2)
+    proto.node.add().CopyFrom(node)
+    if node.op == "Assign" and not node.input:
+        assert hr.import_graph_def(proto).operation("a").type == "Assign"  # as unknown as any other type
+        return
+    with pytest.raises(hr.errors.HeadraceError) as caught:
+        hr.import_graph_def(proto)
+    assert any("while importing" in note for note in caught.value.__notes__)

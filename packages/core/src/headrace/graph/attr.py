@@ -222,6 +222,28 @@ _CONVERTERS: dict[str, Any] = {
 _COMPARED_BYTES = 1 << 16
 
 
+def spec_of(value: AttrValue, name: str) -> AttrSpec:
+    """The kind of an annotation, an attribute that no signature describes.
+
+    Raises:
+      AttrError: graph files cannot hold such a value.
+    """
+    for kind, accepted in _PYTHON_TYPES.items():
+        if isinstance(value, accepted):
+            return AttrSpec(kind)
+    if isinstance(value, tuple):
+        specs = {spec_of(item, name) for item in value} or {AttrSpec("string")}
+        if len(specs) == 1 and not next(iter(specs)).is_list:
+            return list_of(specs.pop())
+    raise AttrError(f"attr '{name}' has a wrong value", expected="a " + ", ".join(_PYTHON_TYPES), got=repr(value))
+
+
+_PYTHON_TYPES: dict[str, Any] = {
+    "bool": builtins.bool, "int": builtins.int, "float": builtins.float, "string": (builtins.str, bytes), "type": DType,
+    "shape": types.Shape, "tensor": np.ndarray, "function": FunctionName,
+}  # fmt: skip
+
+
 def without_repeats(array: types.Array) -> types.Array:
     """The elements that really take memory: a constant of a graph file may repeat one by stride, 2**40 times."""
     parts = (

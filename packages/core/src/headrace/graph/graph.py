@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import AttrError, DTypeError, GraphError, HeadraceError, InternalError, NotFoundError, known_names
-from headrace.graph.attr import REQUIRED, AttrValue, RawAttr
+from headrace.graph.attr import REQUIRED, AttrValue, RawAttr, spec_of
 from headrace.graph.effect_order import EffectOrder
 from headrace.graph.op_def import UNKNOWN_OUTPUT, ArgSpec, OpDef, lookup_op_def
 from headrace.graph.operation import Operation, Tensor
@@ -176,7 +176,7 @@ class Graph:
         if scope.graph is not self:
             scope = Scope(graph=self)
         line = source or user_line()
-        requested = name or type_name
+        requested = check_name(type_name.lstrip("_") if name is None else name)
         if type_name in scope.gradient_override:
             attrs = {**(attrs or {}), "_gradient_op_type": scope.gradient_override[type_name]}
         place = f"{type_name} '{requested.rstrip('/')}' created at {line}"
@@ -216,14 +216,28 @@ class Graph:
             order.record(operation)
         return operation
 
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """Take back what is added inside if it ends with an error; other threads wait meanwhile."""
+        with self._lock:
+            length, handles, library, versions = len(self._operations), dict(self.handles), self.library, self.versions
+            try:
+                yield
+            except BaseException:
+                for operation in self._operations[length:]:
+                    del self._by_name[operation.name]
+                del self._operations[length:]
+                self.handles, self.library, self.versions = handles, library, versions
+                raise
+
     def _full_name(self, prefix: str, name: str) -> str:
         absolute = name[:-1] if name.endswith("/") else ""
         if absolute and absolute not in self._by_name:
-            self._name_counts.setdefault(check_name(absolute), 1)
+            self._name_counts.setdefault(absolute, 1)
             return absolute
         if absolute:
             return self.unique_name(absolute)
-        return self.unique_name(prefix + check_name(name.lstrip("_")))
+        return self.unique_name(prefix + name)
 
     def _check_owner(self, inputs: Sequence[Tensor], control_inputs: Sequence[Operation]) -> None:
         for item in inputs:
@@ -274,9 +288,12 @@ def _complete_attrs(op_def: OpDef, given: Mapping[str, AttrValue]) -> dict[str, 
             raise AttrError(f"attr '{name}' is missing", expected=op_def.signature, got=_names(given))
     for name in given:
         if name not in values:
-            if not (name.startswith("_") or isinstance(given[name], RawAttr)):
-                raise AttrError(f"attr '{name}' is not known", expected=op_def.signature, got=_names(given))
             values[name] = given[name]
+            if isinstance(given[name], RawAttr):
+                continue
+            if not name.startswith("_"):
+                raise AttrError(f"attr '{name}' is not known", expected=op_def.signature, got=_names(given))
+            spec_of(given[name], name)
     return values
 
 

@@ -11,20 +11,21 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError, Message
 
-from headrace.errors import DataLossError, GraphError, HeadraceError, InvalidArgumentError, NotFoundError
+from headrace.errors import DataLossError, GraphError, HeadraceError, InvalidArgumentError, NotFoundError, known_names
 from headrace.graph import reference_variables
-from headrace.graph.attr import AttrSpec, AttrValue, FunctionName, RawAttr
+from headrace.graph.attr import AttrSpec, AttrValue, FunctionName, RawAttr, spec_of
 from headrace.graph.constants import read_constants, write_constants
 from headrace.graph.graph import Graph, unknown_op_def
 from headrace.graph.op_def import OpDef, find_op_def
 from headrace.graph.operation import Operation, Tensor
 from headrace.graph.proto import attr_pb2
+from headrace.graph.proto.function_pb2 import FunctionDefLibrary
 from headrace.graph.proto.graph_pb2 import GraphDef
 from headrace.graph.proto.node_pb2 import NodeDef
 from headrace.graph.reference_variables import Reference
@@ -125,8 +126,7 @@ def content_key(value: Array) -> str:
 
 
 def _encode_attr(value: AttrValue, spec: AttrSpec | None, proto: attr_pb2.AttrValue) -> None:
-    if spec is None:
-        spec = AttrSpec("bool" if isinstance(value, bool) else "int" if isinstance(value, int) else "string")
+    spec = spec or spec_of(value, "")
     if not spec.is_list:
         field_name, encoded = _encode_scalar(value, spec.kind)
         if isinstance(encoded, Message):
@@ -163,7 +163,10 @@ def _encode_scalar(value: AttrValue, kind: str) -> tuple[str, Any]:
 def _encode_function(value: FunctionName) -> attr_pb2.NameAttrList:
     proto = attr_pb2.NameAttrList(name=value.name)
     for name, item in value.attrs.items():
-        proto.attr[name].ParseFromString(item.serialized)
+        if isinstance(item, RawAttr):
+            proto.attr[name].ParseFromString(item.serialized)
+        else:
+            _encode_attr(item, None, proto.attr[name])
     return proto
 
 
@@ -181,14 +184,15 @@ def import_graph_def(
 
     Args:
       source: a file (`.pbtxt` is text), serialised bytes, or a GraphDef message of either package.
-      graph: the graph to add to; a new one by default.
+      graph: the graph to add to, which stays as it was on any error; a new one by default.
       name: a prefix for all names.
       input_map: for names of tensors in the file, tensors of `graph` to use instead.
     Returns:
       The graph.
     Raises:
       DataLossError: the bytes are not a GraphDef, or are damaged.
-      GraphError: the graph is not well formed (missing input, cycle, duplicate name).
+      GraphError: the graph is not well formed (missing input, cycle, duplicate name), or `input_map` names what it does
+        not have.
       HeadraceError: an operation breaks a rule of its type; the text names it.
 
     Example:
@@ -202,7 +206,8 @@ def import_graph_def(
     """
     proto, constants, label = _load(source)
     target = Graph() if graph is None else graph
-    _Import(target, f"{name}/" if name else "", constants, SourceLine(label, 0), dict(input_map or {})).run(proto)
+    with target.all_or_nothing():
+        _Import(target, f"{name}/" if name else "", constants, SourceLine(label, 0), dict(input_map or {})).run(proto)
     return target
 
 
@@ -261,10 +266,16 @@ class _Import:
     operations: dict[str, Operation] = field(default_factory=dict)
 
     def run(self, proto: GraphDef) -> None:
-        if proto.library.ByteSize():
-            self.graph.library = _serialized(proto.library)
-        self.graph.versions = (proto.versions.producer, proto.versions.min_consumer)
+        self.graph.library = _merged(self.graph.library, proto.library)
+        producer, min_consumer = self.graph.versions
+        self.graph.versions = (
+            max(producer, proto.versions.producer),
+            max(min_consumer, proto.versions.min_consumer),
+        )
+        names = {node.name for node in proto.node}
         for key, tensor in self.input_map.items():
+            if key.partition(":")[0] not in names:
+                raise GraphError(f"input_map names '{key}'", expected=known_names(key, names), got=repr(key))
             self.tensors[key if ":" in key else f"{key}:0"] = tensor
         outputs = _highest_outputs(proto)
         for node in _topological(proto):
@@ -286,8 +297,8 @@ class _Import:
             reference = reference_variables.import_variable(self.graph, name, attrs, node.device)
             self._record(node, reference.handle.op, [reference])
             return
-        if reference_variables.takes_reference(node.op) and isinstance(self.tensors.get(edges[0]), Reference):
-            first = cast(Reference, self.tensors[edges[0]])
+        first = self.tensors.get(edges[0]) if edges and reference_variables.takes_reference(node.op) else None
+        if isinstance(first, Reference):
             values = [self._value(edge, name, controls) for edge in edges[1:]]
             operation, passed = reference_variables.import_on_reference(
                 self.graph, node.op, name, first, values, controls, node.device
@@ -343,6 +354,19 @@ class _Import:
                 )
             attrs["value"] = self.constants[key]
         return attrs
+
+
+def _merged(library: bytes, added: FunctionDefLibrary) -> bytes:
+    """The functions and gradients of two libraries; the same one from both is kept once."""
+    known = FunctionDefLibrary.FromString(library)
+    functions = {function.signature.name: function for function in known.function}
+    for function in added.function:
+        if functions.get(function.signature.name, function) != function:
+            raise GraphError(f"two functions are named '{function.signature.name}'", expected="unique names")
+        if function.signature.name not in functions:
+            known.function.append(function)
+    known.gradient.extend(gradient for gradient in added.gradient if gradient not in known.gradient)
+    return _serialized(known)
 
 
 _VARIABLE_ATTRS = {

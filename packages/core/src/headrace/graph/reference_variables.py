@@ -52,8 +52,7 @@ def import_variable(graph: Graph, name: str, attrs: Mapping[str, AttrValue], dev
     handle_attrs = {
         "container": attrs.get("container", ""),
         "shared_name": attrs.get("shared_name") or name,
-        "dtype": attrs["dtype"],
-        "shape": attrs["shape"],
+        **{key: attrs[key] for key in ("dtype", "shape") if key in attrs},
     }
     return Reference(graph.create_op("VarHandleOp", (), handle_attrs, name=name + "/", device=device).outputs[0])
 
@@ -71,7 +70,7 @@ def import_on_reference(
     attrs: dict[str, AttrValue] = {}
     if type_name != "IsVariableInitialized":
         attrs["dtype"] = reference.handle.op.attrs["dtype"]
-    if type_name.startswith("Scatter"):
+    if type_name.startswith("Scatter") and values:
         attrs["Tindices"] = values[0].dtype
     operation = graph.create_op(
         _ON_HANDLES[type_name],

@@ -6,11 +6,11 @@ They live in one context variable, so threads and tasks that build different gra
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.errors import GraphError, NoGraphError
 
@@ -77,9 +77,9 @@ def enter(scope: Scope) -> Iterator[None]:
         _scope.reset(token)
 
 
-def check_name(name: str) -> str:
+def check_name(name: object) -> str:
     """Return `name` if an operation or scope may have it; raises GraphError otherwise."""
-    if not _NAME.match(str(name)):
+    if not (isinstance(name, str) and _NAME.match(name)):
         raise GraphError(
             "a name has characters that graph files cannot hold",
             expected="letters, digits, '.', '_', '-', '>' and '/', not starting with '_', '-' or '/'",
@@ -106,8 +106,8 @@ def name_scope(name: str) -> Iterator[str]:
     """
     graph = current_graph()
     outer = _scope.get()
-    absolute = str(name).endswith("/")
-    prefix = name if absolute else graph.unique_name(outer.prefix + check_name(name)) + "/"
+    check_name(name)
+    prefix = name if name.endswith("/") else graph.unique_name(outer.prefix + name) + "/"
     with enter(replace(outer, prefix=prefix)):
         yield prefix
 
@@ -115,13 +115,17 @@ def name_scope(name: str) -> Iterator[str]:
 @contextmanager
 def device(name: str) -> Iterator[None]:
     """Ask that the operations created inside run on a device, e.g. `"/job:ps/task:1"` or `"GPU:0"`; may be partial."""
+    if not isinstance(name, str):
+        raise GraphError("a device is asked for by name", expected='text, such as "GPU:0"', got=repr(name))
     with enter(replace(_scope.get(), device=name)):
         yield
 
 
 @contextmanager
-def control_dependencies(control_inputs: Sequence[Operation | Tensor]) -> Iterator[None]:
+def control_dependencies(control_inputs: Iterable[Operation | Tensor]) -> Iterator[None]:
     """Let the operations created inside run only after the given ones; an empty sequence changes nothing."""
+    if hasattr(control_inputs, "graph"):
+        raise GraphError("control dependencies are a sequence", got=repr(control_inputs), hint="[operation]")
     outer = _scope.get()
     graph = current_graph()
     operations = tuple(_operation(item) for item in control_inputs)
@@ -149,6 +153,9 @@ def colocate_with(item: Operation | Tensor) -> Iterator[None]:
         yield
 
 
-def _operation(item: Operation | Tensor) -> Operation:
+def _operation(item: Any) -> Operation:
     """The operation itself, or the one that gives the tensor."""
-    return item.op if hasattr(item, "op") else item
+    operation: Operation = getattr(item, "op", item)
+    if not hasattr(operation, "control_inputs"):
+        raise GraphError("this is neither an operation nor a tensor", expected="one of the graph", got=repr(item))
+    return operation
