@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import sys
 import threading
 
 import numpy as np
@@ -117,6 +118,7 @@ def test_integers_are_converted_where_they_fit() -> None:
         (lambda g, x, w, y: {3: 1}, "this cannot be fed"),
         (lambda g, x, w, y: {w.initializer: 1}, "this cannot be fed"),
         (lambda g, x, w, y: [(x, 1)], "feeds are not a mapping"),
+        (lambda g, x, w, y: {x: [[1, 2]], "x:0": [[3, 4]]}, "'x:0' is fed twice"),
         (lambda g, x, w, y: {_linear()[1]: [[1, 2]]}, "belongs to another graph"),
     ],
 )
@@ -380,3 +382,37 @@ def test_random_streams_are_read_and_written_like_variables() -> None:
             session.write_streams({**streams, "another": (0, 0)})
         with pytest.raises(hr.errors.InvalidArgumentError, match="has no attr 'seed'"):
             session.write_streams({**streams, numbers.op.inputs[0].op.name: (0, 0)})
+
+
+@pytest.mark.parametrize("timeout", ["1", -1.0, float("nan"), object()])
+def test_a_time_limit_that_is_none_is_refused(timeout: object) -> None:
+    graph, x, _, y = _linear()
+    with pytest.raises(hr.errors.InvalidArgumentError, match="the time limit is wrong(.|\n)*at least 0"):
+        hr.Session(graph).run(y, feeds={x: [[1, 2]]}, timeout=timeout)
+
+
+def test_variables_are_written_from_python_values_that_they_can_hold() -> None:
+    with hr.Graph().as_default() as graph:
+        hr.Variable([1.0, 2.0], name="w")
+        hr.Variable(["a"], name="s")
+    session = hr.Session(graph)
+    session.write_variables({"w": [3, 4], "s": ["b"]})
+    values = session.read_variables()
+    assert (values["w"].tolist(), values["s"].tolist()) == ([3.0, 4.0], [b"b"])
+    for wrong in ({"w": [5, 6], "s": np.array([None])}, {"s": ["c"], "w": "text"}, {"s": ["c"], "w": [[1], [2, 3]]}):
+        with pytest.raises(hr.errors.HeadraceError, match="variable '[ws]'"):
+            session.write_variables(wrong)
+    assert session.read_variables()["s"].tolist() == [b"b"]
+
+
+def test_a_long_chain_of_initial_values_needs_no_recursion() -> None:
+    with hr.Graph().as_default() as graph:
+        last = hr.Variable(0.0)
+        for _ in range(sys.getrecursionlimit() // 2):
+            last = hr.Variable(last.read() + 1.0)
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(200)
+    try:
+        assert hr.Session(graph).run(last) == limit // 2
+    finally:
+        sys.setrecursionlimit(limit)

@@ -9,19 +9,23 @@ from importlib import metadata
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+
 from headrace.config import Config, current_config
 from headrace.errors import (
     DeadlineExceededError,
     FailedPreconditionError,
+    HeadraceError,
     InvalidArgumentError,
     NotFoundError,
     known_names,
 )
+from headrace.graph.apply import as_array
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 from headrace.kernels.philox import PhiloxState, PhiloxStream
 from headrace.runtime.executor import Cancellation
-from headrace.runtime.feeds import check_feed_names, feed_tensor
+from headrace.runtime.feeds import check_fed_once, check_feed_names, feed_tensor
 from headrace.runtime.fetches import Fetches, flatten_fetches
 from headrace.runtime.initialization import buffer_of
 from headrace.runtime.resources import ResourceManager, VariableBuffer, process_resources
@@ -197,7 +201,7 @@ class Session:
         """Replace the values of variables, all of them or, on any error, none.
 
         Args:
-          values: for each name an array of the variable's dtype and shape.
+          values: for each name an array of the variable's dtype and shape, or Python values that it can hold.
         Raises:
           NotFoundError: the graph has no variable of a name.
           ShapeError: a value does not fit its variable's shape.
@@ -205,12 +209,13 @@ class Session:
         """
         self._check_open()
         buffers = self._variable_buffers()
+        arrays: dict[str, Array] = {}
         for name, value in values.items():
             if name not in buffers:
                 raise _no_variable(name, buffers)
-            buffers[name].check(value)
-        for name, value in values.items():
-            buffers[name].assign(value)
+            arrays[name] = _variable_value(buffers[name], value)
+        for name, array in arrays.items():
+            buffers[name].assign(array)
 
     def read_streams(self) -> dict[str, tuple[int, int]]:
         """Where the streams of the random operations that have run stand, as operation name -> (key, counter).
@@ -265,6 +270,7 @@ class Session:
         key = (structure.tensors, structure.targets, tuple(feeds))
         definition = self._definitions.get(key)
         if definition is None:
+            check_fed_once(feeds)
             definition = StepDefinition(
                 self.graph, structure.tensors, structure.targets, feeds, self.resources, self.config
             )
@@ -293,6 +299,17 @@ class Session:
 
     def __repr__(self) -> str:
         return f"<hr.Session of {self.graph!r}{', closed' if self._closed else ''}>"
+
+
+def _variable_value(buffer: VariableBuffer, value: Any) -> Array:
+    """The array to assign, checked."""
+    try:
+        array = value if isinstance(value, np.ndarray) and value.dtype != object else as_array(value, buffer.dtype)
+    except HeadraceError as error:
+        error.at(f"variable '{buffer.name}'")
+        raise
+    buffer.check(array)
+    return array
 
 
 def _no_variable(name: str, known: Mapping[str, Any]) -> NotFoundError:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.errors import CancelledError, DeadlineExceededError
+from headrace.errors import CancelledError, DeadlineExceededError, InvalidArgumentError
 from headrace.interfaces import Compiled
 from headrace.runtime.trace import OpRecord, Trace
 
@@ -50,12 +50,13 @@ def run_step(
       trace: where to record each operation, or None.
       cancellation: ends the step when requested, or None.
     Raises:
+      InvalidArgumentError: `timeout` is not a number of seconds.
       DeadlineExceededError: the time is over; the error names the operation that was next.
       CancelledError: cancellation was requested.
     """
     step = next(_step_numbers)
     operations = plan.operations
-    deadline = None if timeout is None else time.monotonic() + timeout
+    deadline = None if timeout is None else time.monotonic() + _seconds(timeout)
     started: list[int] = []
 
     def finish_previous(index: int, now: int) -> None:
@@ -80,3 +81,11 @@ def run_step(
     results = plan.run_with_hook(arguments, hook)
     finish_previous(len(operations), time.perf_counter_ns())
     return results
+
+
+def _seconds(timeout: Any) -> float:
+    if not isinstance(timeout, (int, float)) or not timeout >= 0:
+        raise InvalidArgumentError(
+            "the time limit is wrong", expected="seconds, at least 0, or None for no limit", got=repr(timeout)
+        )
+    return timeout

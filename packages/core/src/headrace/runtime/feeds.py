@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -117,6 +117,13 @@ def _feed_error(tensor: Tensor, got: str, *, hint: str | None) -> FeedError:
         got=got,
         hint=hint,
     )
+
+
+def check_fed_once(feeds: Sequence[Tensor]) -> None:
+    """Raise FeedError if a tensor is fed twice, perhaps once by its name."""
+    for tensor in feeds:
+        if feeds.count(tensor) > 1:
+            raise FeedError(f"'{tensor.name}' is fed twice", where=tensor.op.location, expected="one value")
 
 
 def check_feed_names(feeds: Mapping[Any, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from headrace.errors import FailedPreconditionError, GraphError
 from headrace.graph.graph import Graph
@@ -42,32 +42,41 @@ def initialize_variables(
     orphans = [handle for handle in waiting if initializers.get(handle) is None]
     if orphans:
         raise _no_initializer(orphans)
-    done: set[Tensor] = set()
-    for handle in waiting:
-        _initialize(handle, initializers, resources, run, done, ())
+    for handle in _in_order(waiting, initializers, resources):
+        if _uninitialized([handle], resources):
+            run([_initializer(handle, initializers)])
 
 
-def _initialize(
-    handle: Tensor,
-    initializers: dict[Tensor, Operation | None],
-    resources: ResourceManager,
-    run: Callable[[Sequence[Operation]], None],
-    done: set[Tensor],
-    waiting_for: tuple[Tensor, ...],
-) -> None:
-    """Initialise one variable after those that its initial value reads."""
-    if handle in waiting_for:
-        circle = " -> ".join(item.op.name for item in (*waiting_for, handle))
-        raise GraphError("initial values depend on each other in a circle", where=handle.op.location, got=circle)
-    if handle in done or not _uninitialized([handle], resources):
-        return
+def _in_order(
+    handles: Iterable[Tensor], initializers: Mapping[Tensor, Operation | None], resources: ResourceManager
+) -> list[Tensor]:
+    """The handles and those that their initial values read, each after what it needs. No recursion: chains are long."""
+    ordered: dict[Tensor, None] = {}
+
+    def needs(handle: Tensor) -> Iterator[Tensor]:
+        return iter(_uninitialized(_handles_read([_initializer(handle, initializers)], frozenset()), resources))
+
+    for root in handles:
+        path = {} if root in ordered else {root: needs(root)}
+        while path:
+            handle, remaining = next(reversed(path.items()))
+            other = next(remaining, None)
+            if other is None:
+                ordered[handle] = None
+                del path[handle]
+            elif other in path:
+                circle = " -> ".join(item.op.name for item in (*path, other))
+                raise GraphError("initial values depend on each other in a circle", where=other.op.location, got=circle)
+            elif other not in ordered:
+                path[other] = needs(other)
+    return list(ordered)
+
+
+def _initializer(handle: Tensor, initializers: Mapping[Tensor, Operation | None]) -> Operation:
     initializer = initializers.get(handle)
     if initializer is None:
         raise _no_initializer([handle])
-    for other in _handles_read([initializer], frozenset()):
-        _initialize(other, initializers, resources, run, done, (*waiting_for, handle))
-    run([initializer])
-    done.add(handle)
+    return initializer
 
 
 def _handles_read(roots: Iterable[Operation], feeds: frozenset[Tensor]) -> list[Tensor]:
