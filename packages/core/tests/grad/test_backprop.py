@@ -182,3 +182,13 @@ def test_variables_are_differentiated_by_their_handle_through_every_read() -> No
         w = hr.Variable(3.0, name="w")
         (gradient,) = hr.gradients(w * w, [w])
     assert hr.Session(graph).run(gradient) == 6.0
+
+
+def test_a_stopped_source_gets_its_partial_derivative() -> None:
+    """As in TensorFlow's documentation of tf.gradients: d(a + b) where b = 2 a."""
+    with hr.Graph().as_default() as graph:
+        a = hr.constant(0.0)
+        b = 2.0 * a
+        total = hr.gradients(a + b, [a, b])
+        partial = hr.gradients(a + b, [a, b], stop_gradients=[a, b])
+    assert hr.Session(graph).run([total, partial]) == [[3.0, 1.0], [1.0, 1.0]]

@@ -37,7 +37,8 @@ def gradients(
       ys: one or several tensors of floating or complex dtype.
       xs: tensors or Variables to differentiate by.
       grad_ys: for each y the gradient that arrives there, of y's shape; ones by default.
-      stop_gradients: tensors taken as constants.
+      stop_gradients: tensors taken as constants: what they are computed from is not looked at. One that is also among
+        `xs` gets its partial derivative.
       name: the name scope of the new operations.
     Returns:
       For each x a Tensor of its shape, `IndexedSlices` where only some rows of a variable get a gradient, or None where
@@ -155,15 +156,15 @@ def _operations_between(ys: Sequence[Tensor], xs: Sequence[Tensor], stops: froze
     reached = set(xs)
     between: set[Operation] = set()
     for op in sorted(ancestors, key=lambda item: item.index):
-        if any(tensor in reached and tensor not in stops for tensor in op.inputs):
+        if any(tensor in reached for tensor in op.inputs):
             between.add(op)
-            reached.update(op.outputs)
+            reached.update(output for output in op.outputs if output not in stops)
     return between
 
 
 def _differentiate(op: Operation, collected: _Collected, stops: frozenset[Tensor]) -> None:
     """Add the operations of one gradient rule and hand on what it gives."""
-    arrived = [collected.total(output) for output in op.outputs]
+    arrived = [None if output in stops else collected.total(output) for output in op.outputs]
     if all(gradient is None for gradient in arrived):
         return
     rule = _rule_of(op)
@@ -177,7 +178,7 @@ def _differentiate(op: Operation, collected: _Collected, stops: frozenset[Tensor
             where=op.location,
         )
     for tensor, gradient in zip(op.inputs, results, strict=True):
-        if gradient is not None and tensor not in stops:
+        if gradient is not None:
             collected.add(tensor, _checked(op, tensor, gradient))
 
 
