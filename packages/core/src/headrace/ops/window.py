@@ -160,21 +160,22 @@ class Window:
         """The size of the output along rows (axis 0) or columns (axis 1).
 
         Raises:
-          ShapeError: the window is larger than the input by a stride or more.
+          ShapeError: the window is larger than the input with its padding.
         """
         stride, dilation = self.strides[axis], self.dilations[axis]
         if size is None or (taps is None and self.padding != "SAME"):
             return None
         if self.padding == "SAME":
             return -(-size // stride)
-        room = size + sum(self.pads[axis]) - ((taps or 1) - 1) * dilation - 1
-        if room <= -2 * stride:
+        reach = ((taps or 1) - 1) * dilation + 1
+        room = size + sum(self.pads[axis]) - reach
+        if room < 0:
             raise ShapeError(
                 "the window does not fit into the input",
-                expected=f"{((taps or 1) - 1) * dilation + 1} inputs for a window of {taps}, dilated {dilation} times",
+                expected=f"at least {reach} inputs, padding included, for {taps} taps with dilation {dilation}",
                 got=f"{size} inputs and padding {self.pads[axis]}",
             )
-        return max(0, room // stride + 1)
+        return room // stride + 1
 
     def plane(self, rows: int, columns: int, taps: tuple[int, int]) -> Plane:
         """The two axes for an input whose sizes are known."""

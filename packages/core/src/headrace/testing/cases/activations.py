@@ -101,7 +101,9 @@ def _gradient_cases(op: str, reference: Reference) -> list[OpCase]:
     points = np.float32([[-0.9, -0.5, -0.1], [0.5, 2.0, 7.5]]) if by_outputs else _X
     return [
         OpCase(f"{op}/matrix", op, [_G, points], expected=expected),
-        OpCase(f"{op}/at the kinks", op, [np.ones(2, np.float32), np.float32([0, 6])], expected=expected, differentiate=()),
+        OpCase(
+            f"{op}/at the kinks", op, [np.ones(2, np.float32), np.float32([0, 6])], expected=expected, differentiate=()
+        ),
         OpCase(f"{op}/scalar", op, [np.float64(2), np.float64(0.75)], expected=expected),
         OpCase(f"{op}/empty", op, [np.zeros((0, 3), np.float32)] * 2, expected=expected),
         OpCase(f"{op}/float16", op, [_G.astype(np.float16), points.astype(np.float16)], expected=expected),

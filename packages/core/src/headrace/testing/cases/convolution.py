@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -184,7 +185,6 @@ _CONFIGURATIONS: list[tuple[str, tuple[int, ...], tuple[int, ...], Any, dict[str
      _attrs(data_format="NCHW", stride=(2, 1), pads=((1, 0), (0, 2)))),
     ("no image", (0, 5, 5, 2), (2, 2, 2, 3), np.float32, _attrs(padding="VALID")),
     ("O39 no image", (0, 28, 28, 1), (5, 5, 1, 32), np.float32, _attrs()),
-    ("no output", (1, 4, 4, 1), (5, 2, 1, 2), np.float32, _attrs(stride=(2, 2), padding="VALID")),
     ("float64", (2, 5, 4, 3), (3, 2, 3, 4), np.float64, _attrs()),
     ("float16", (1, 4, 4, 2), (2, 2, 2, 2), np.float16, _attrs()),
     ("bfloat16", (1, 4, 4, 2), (2, 2, 2, 2), _BFLOAT16, _attrs()),
@@ -229,7 +229,8 @@ _ERRORS = [
     _wrong("channels not divided", "the filter does not fit the channels", w=_numbers(2, 2, 3, 3)),
     _wrong("no channels", "the filter does not fit the channels", x=np.zeros((1, 4, 4, 0), np.float32)),
     _wrong("groups share outputs unevenly", "share its outputs unevenly", x=_numbers(1, 4, 4, 4)),
-    _wrong("window does not fit", "the window does not fit", x=np.zeros((1, 0, 4, 2), np.float32)),
+    _wrong("window does not fit", "the window does not fit", x=_numbers(1, 1, 4, 2), strides=[1, 2, 2, 1]),
+    _wrong("no rows", "the window does not fit", x=np.zeros((1, 0, 4, 2), np.float32)),
     _wrong("rank 3", "rank is wrong", x=_IMAGE[0]),
     OpCase("Conv2DBackpropInput/rows and columns only", "Conv2DBackpropInput",
            [np.array([4, 4], np.int32), _FILTER, _GRADIENT], _VALID,
@@ -261,9 +262,31 @@ _ERRORS = [
            raises="filter_sizes has a negative size"),
 ]  # fmt: skip
 
-CASES = [
+_WITHOUT_KERNEL = {
+    "Conv2DBackpropInput/NCHW, groups, explicit padding, stride 2",
+    "Conv2DBackpropFilter/NCHW, groups, explicit padding, stride 2",
+    "DepthwiseConv2dNativeBackpropInput/dilated",
+    "DepthwiseConv2dNativeBackpropFilter/dilated",
+}
+"""TensorFlow on a CPU computes these not at all."""
+
+_SHAPE_OF_INPUT = "for no image TensorFlow 2.21 gives the shape of its input, which is not what its graph says"
+_DEVIATIONS = {
+    "Conv2D/no image": _SHAPE_OF_INPUT,
+    "Conv2D/O39 no image": _SHAPE_OF_INPUT,
+    "DepthwiseConv2dNative/no image": _SHAPE_OF_INPUT,
+}
+
+
+def _marked(case: OpCase) -> OpCase:
+    return replace(case, oracle=case.id not in _WITHOUT_KERNEL, deviation=_DEVIATIONS.get(case.id))
+
+
+_ALL = [
     *(case for configuration in _CONFIGURATIONS for case in _of_kind("Conv2D", *configuration)),
     *(_of_kind("Conv2D", "int32", (1, 4, 4, 2), (2, 2, 2, 2), np.int32, _attrs())),
     *(case for configuration in _DEPTHWISE for case in _of_kind("DepthwiseConv2dNative", *configuration)),
     *_ERRORS,
 ]
+
+CASES = [_marked(case) for case in _ALL]

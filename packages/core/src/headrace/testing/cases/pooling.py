@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -135,7 +136,9 @@ def _max_cases(label: str, images: Array, attrs: dict[str, Any], **options: Any)
     only_gradient = {**options, "differentiate": options.get("differentiate", (2,) if floating else ())}
     cases = [
         OpCase(f"MaxPool/{label}", "MaxPool", [images], attrs, expected=_bind(_max_pool, attrs), exact=True, **options),
-        OpCase(f"MaxPoolGrad/{label}", "MaxPoolGrad", back, attrs, expected=_bind(_max_pool_grad, attrs), **only_gradient),
+        OpCase(
+            f"MaxPoolGrad/{label}", "MaxPoolGrad", back, attrs, expected=_bind(_max_pool_grad, attrs), **only_gradient
+        ),
     ]
     if attrs["padding"] != "EXPLICIT":
         inputs = [images, pooled, _numbers(*images.shape, dtype=images.dtype)]
@@ -166,7 +169,6 @@ _BOTH: list[tuple[str, Array, dict[str, Any]]] = [
     ("one tap", _numbers(1, 2, 3, 2), _attrs((1, 1), (1, 1))),
     ("NCHW", _numbers(2, 3, 4, 5), _attrs((2, 3), (2, 1), "SAME", data_format="NCHW")),
     ("O39 no image", _numbers(0, 4, 4, 2), _attrs((2, 2), (2, 2))),
-    ("no output", _numbers(1, 4, 4, 2), _attrs((5, 2), (2, 2))),
     ("float64", _numbers(1, 4, 4, 2, dtype=np.float64), _attrs((2, 2), (2, 2))),
     ("float16", _numbers(1, 4, 4, 2, dtype=np.float16), _attrs((3, 3), (1, 1))),
     ("bfloat16", _numbers(1, 4, 4, 2, dtype=_BFLOAT16), _attrs((3, 3), (1, 1), "SAME")),
@@ -186,7 +188,25 @@ def _wrong(label: str, raises: str, **changes: Any) -> list[OpCase]:
     return cases
 
 
-CASES = [
+_WITHOUT_KERNEL = {
+    "MaxPoolGrad/NCHW",
+    "MaxPoolGradGrad/NCHW",
+    "MaxPool/explicit padding, NCHW, stride 2",
+    "MaxPoolGrad/explicit padding, NCHW, stride 2",
+}
+"""TensorFlow on a CPU computes these not at all."""
+
+_DEVIATIONS = {
+    "MaxPool/all -inf": "TensorFlow gives the lowest finite number for a window of -inf",
+}
+
+
+def _marked(case: OpCase) -> OpCase:
+    deviation = _DEVIATIONS.get(case.id, case.deviation)
+    return replace(case, oracle=case.id not in _WITHOUT_KERNEL, deviation=deviation)
+
+
+_ALL = [
     *(case for label, images, attrs in _BOTH for case in _max_cases(label, images, attrs)),
     *(case for label, images, attrs in _BOTH for case in _avg_cases(label, images, attrs)),
     *_max_cases("explicit padding", _numbers(1, 4, 3, 2), _attrs((3, 2), (1, 1), pads=((2, 1), (0, 1)))),
@@ -228,3 +248,5 @@ CASES = [
     OpCase("AvgPoolGrad/huge size", "AvgPoolGrad", [np.array([1, 2**31 - 1, 2**31 - 1, 2], np.int32), _IMAGE[:, :2, :2]],
            _SQUARE, raises="grad does not fit the pooling"),
 ]  # fmt: skip
+
+CASES = [_marked(case) for case in _ALL]
