@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import pytest
 
@@ -55,3 +56,21 @@ def test_by_default_lines_go_to_the_standard_output(capsys: pytest.CaptureFixtur
     progress.start_epoch(1, 1, 1, 0)
     progress.end_epoch({"loss": 1.0})
     assert capsys.readouterr().out == "epoch 1/1: loss 1 (0.0 s)\n"
+
+
+def test_values_beside_the_bar_are_formatted_a_few_times_a_second() -> None:
+    times = iter([0.0, *(0.1 * step for step in range(1, 11))])
+    progress = Progress(Terminal(), clock=lambda: next(times))
+    progress.start_epoch(1, 1, 10, 0)
+    formatted = 0
+
+    class Values(dict[str, float]):
+        def items(self) -> Any:
+            nonlocal formatted
+            formatted += 1
+            return super().items()
+
+    for _ in range(10):
+        progress.step(Values(loss=1.0))
+    progress.close()
+    assert formatted == 3  # after 0.3, 0.6 and 0.9 seconds
