@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from headrace.interfaces import OpContext
-from headrace.kernels.math import in_order
+from headrace.kernels.math import in_order, ordered
 from headrace.kernels.registry import register_kernel, register_ufunc
 from headrace.types import Array
 
@@ -27,7 +27,7 @@ def _imag(op: OpContext, x: Array) -> Array:
 
 @register_kernel("Angle", takes_out=True)
 def _angle(op: OpContext, x: Array, out: Any = None) -> Any:
-    return np.arctan2(np.ascontiguousarray(np.imag(x)), np.ascontiguousarray(np.real(x)), out=out)
+    return np.arctan2(ordered(np.imag(x)), ordered(np.real(x)), out=out)
 
 
 @register_kernel("Complex")

@@ -79,7 +79,7 @@ def _product(a: Array, left: Subscript, b: Array, right: Subscript, needed: set[
     second_sizes = [b.shape[right.index(label)] for label in columns]
     product: Any = np.matmul(first, second)
     sizes = product.shape[: len(batch)]
-    return product.reshape(*sizes, *first_sizes, *second_sizes), (*batch, *rows, *columns)
+    return product.reshape((*sizes, *first_sizes, *second_sizes)), (*batch, *rows, *columns)
 
 
 def _repeated(
@@ -100,7 +100,7 @@ def _matrices(
     sizes = moved.shape
     split = len(batch) + len(rows)
     count = [int(np.prod(part, dtype=np.int64)) for part in (sizes[len(batch) : split], sizes[split:])]
-    return np.ascontiguousarray(moved.reshape(*sizes[: len(batch)], *count)), list(sizes[len(batch) : split])
+    return np.ascontiguousarray(moved.reshape((*sizes[: len(batch)], *count))), list(sizes[len(batch) : split])
 
 
 def _arranged(x: Array, labels: Subscript, output: Subscript) -> Array:

@@ -53,9 +53,19 @@ _LOGIC: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def _limited(x: int, y: int, bits: int, *, left: bool) -> int:
-    places = min(max(y, 0), bits - 1)
-    return x << places if left else x >> places
+def _shifted(*, left: bool) -> Callable[..., Any]:
+    """Shifts by places that are limited to 0 and the number of bits - 1."""
+
+    def expected(x: Any, y: Any) -> Any:
+        last = 8 * x.dtype.itemsize - 1
+
+        def shift(value: int, places: int) -> int:
+            limited = min(max(places, 0), last)
+            return value << limited if left else value >> limited
+
+        return in_integers(shift)(x, y)
+
+    return expected
 
 
 CASES = [
@@ -171,9 +181,7 @@ CASES = [
                 np.array([1, 1, 3, 100, np.iinfo(dtype).max, np.iinfo(dtype).min], dtype),
                 np.array([0, 1, 2, 127, 5, 3 if dtype[0] == "u" else -3], dtype),
             ],
-            expected=in_integers(
-                lambda x, y, left=op == "LeftShift", bits=8 * np.dtype(dtype).itemsize: _limited(x, y, bits, left=left)
-            ),
+            expected=_shifted(left=op == "LeftShift"),
         )
         for op in ("LeftShift", "RightShift")
         for dtype in _INTEGERS
