@@ -255,6 +255,7 @@ def bench(session: nox.Session) -> None:
 def oracle(session: nox.Session) -> None:
     """Compare every operation, and graphs both ways, with TensorFlow; record the result in docs/oracle.md."""
     install(session, TENSORFLOW, packages=("core", "checkpoint"), tests=True)
+    session.run("pytest", f"{PACKAGES['checkpoint'].path}/tests/test_tensorflow.py")
     session.run("python", "-m", "oracle", *session.posargs, env={"PYTHONPATH": "tools"})
 
 
