@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 from headrace.errors import GradientError
 from headrace.grad.broadcast import conjugate
 from headrace.grad.registry import register_gradient
 from headrace.graph.apply import TensorLike, apply_op
 from headrace.graph.operation import Operation, Tensor
 from headrace.graph.shape_value import constant_value
-from headrace.kernels.reduction import lowest_finite
 
 
 def _op(op_type: str, *inputs: TensorLike, **attrs: object) -> Tensor:
@@ -89,8 +90,7 @@ def _cumulative_logsumexp(op: Operation, g: Tensor) -> list[Tensor | None]:
     def part(g: Tensor) -> Tensor:
         positive = _op("Greater", g, _op("ZerosLike", g))
         logarithm = _op("Log", _op("SelectV2", positive, g, _op("OnesLike", g)))
-        lowest = float(lowest_finite(x.dtype.array_type))
-        exponents = _op("SelectV2", positive, logarithm - op.outputs[0], _op("OnesLike", g) * lowest)
+        exponents = _op("SelectV2", positive, logarithm - op.outputs[0], _op("OnesLike", g) * -math.inf)
         return _op("Exp", _op("CumulativeLogsumexp", exponents, axis, **attrs) + x)
 
     return [part(g) - part(-g), None]

@@ -17,11 +17,16 @@ def _op(op_type: str, *inputs: Any) -> Tensor:
     return result
 
 
+_CONJUGATED_HERE = ("TanhGrad", "SigmoidGrad")
+"""They are given the conjugate of y; the other slope operations take it themselves."""
+
+
 def _by_output(op_type: str, slope_type: str) -> None:
     """The gradient is an operation of its own that takes the output y."""
 
     def rule(op: Operation, g: Tensor) -> list[Tensor]:
-        return [_op(slope_type, op.outputs[0], g)]
+        y = op.outputs[0]
+        return [_op(slope_type, conjugate(y) if slope_type in _CONJUGATED_HERE else y, g)]
 
     register_gradient(op_type)(rule)
 
@@ -122,14 +127,14 @@ def _zeta(op: Operation, g: Tensor) -> list[Tensor | None]:
 def _tanh_grad(op: Operation, g: Tensor) -> list[Tensor]:
     """d(dy (1 - y**2)) = -2 dy y d(y) + (1 - y**2) d(dy)."""
     y, dy = conjugate(op.inputs[0]), conjugate(op.inputs[1])
-    return [g * dy * y * -2, _op("TanhGrad", op.inputs[0], g)]
+    return [g * dy * y * -2, _op("TanhGrad", y, g)]
 
 
 @register_gradient("SigmoidGrad")
 def _sigmoid_grad(op: Operation, g: Tensor) -> list[Tensor]:
     """d(dy y (1 - y)) = dy (1 - 2 y) d(y) + y (1 - y) d(dy)."""
     y, dy = conjugate(op.inputs[0]), conjugate(op.inputs[1])
-    return [g * dy * (1 - y * 2), _op("SigmoidGrad", op.inputs[0], g)]
+    return [g * dy * (1 - y * 2), _op("SigmoidGrad", y, g)]
 
 
 @register_gradient("SqrtGrad")

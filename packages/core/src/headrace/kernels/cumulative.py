@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from headrace.interfaces import OpContext
-from headrace.kernels.reduction import lowest_finite
+from headrace.kernels.reduction import lowest
 from headrace.kernels.registry import register_kernel
 from headrace.ops.reduction import normalize_axis
 from headrace.types import Array, bfloat16, float16
@@ -40,4 +40,4 @@ def _register_scan(op_type: str, ufunc: np.ufunc, empty: Callable[[np.dtype[Any]
 
 _register_scan("Cumsum", np.add, lambda dtype: 0)
 _register_scan("Cumprod", np.multiply, lambda dtype: 1)
-_register_scan("CumulativeLogsumexp", np.logaddexp, lowest_finite)
+_register_scan("CumulativeLogsumexp", np.logaddexp, lowest)

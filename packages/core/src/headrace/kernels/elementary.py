@@ -81,24 +81,24 @@ def _xdivy(op: OpContext, x: Array, y: Array, out: Any = None) -> Any:
     return zero_where(np.equal(x, 0), np.divide, x, y, out)
 
 
-def _slope_inputs(y: Array, dy: Array) -> tuple[Any, Any]:
-    """The derivative by the output y is taken at its conjugate."""
-    return np.conjugate(ordered(y)) if np.iscomplexobj(y) else y, ordered(dy)
-
-
 @register_kernel("TanhGrad", takes_out=True)
 def _tanh_grad(op: OpContext, y: Array, dy: Array, out: Any = None) -> Any:
     """dy * (1 - y * y), each step into the output, so that it needs no other memory; so do those below."""
-    y, dy = _slope_inputs(y, dy)
+    y, dy = ordered(y), ordered(dy)
     slope = np.subtract(_like(y, 1), np.multiply(y, y, out=out), out=out)
     return np.multiply(dy, slope, out=out)
 
 
 @register_kernel("SigmoidGrad", takes_out=True)
 def _sigmoid_grad(op: OpContext, y: Array, dy: Array, out: Any = None) -> Any:
-    y, dy = _slope_inputs(y, dy)
+    y, dy = ordered(y), ordered(dy)
     slope = np.multiply(np.subtract(_like(y, 1), y, out=out), y, out=out)
     return np.multiply(dy, slope, out=out)
+
+
+def _slope_inputs(y: Array, dy: Array) -> tuple[Any, Any]:
+    """In TensorFlow these operations take the conjugate of y themselves, whereas TanhGrad and SigmoidGrad get it so."""
+    return np.conjugate(ordered(y)) if np.iscomplexobj(y) else y, ordered(dy)
 
 
 @register_kernel("SqrtGrad", takes_out=True)

@@ -33,7 +33,7 @@ _register_scan("Cumprod", attr.numeric, "The product of all elements up to each 
 _register_scan(
     "CumulativeLogsumexp",
     attr.floating,
-    "log(cumsum(exp(x))) along an axis; the log-sum-exp of no elements is the lowest finite number.",
+    "log(cumsum(exp(x))) along an axis; the log-sum-exp of no elements is minus infinity.",
 )
 
 
@@ -83,7 +83,7 @@ def cumulative_logsumexp(
 ) -> Tensor:
     """log(cumsum(exp(x))) along an axis, without overflow; floating; see `cumulative_sum`.
 
-    An exclusive one starts with the lowest finite number, which stands for minus infinity.
+    An exclusive one starts with minus infinity.
 
     Example:
       >>> import headrace as hr

@@ -61,7 +61,8 @@ def _shifted(*, left: bool) -> Callable[..., Any]:
 
         def shift(value: int, places: int) -> int:
             limited = min(max(places, 0), last)
-            return value << limited if left else value >> limited
+            result: int = value << limited if left else value >> limited
+            return result
 
         return in_integers(shift)(x, y)
 

@@ -223,7 +223,6 @@ _SPECIAL = [
         [_f32(1, _INF, _NAN, 0, -2), np.float32(0)],
         expected=_f32(0, _NAN, _NAN, 0, 0),
         differentiate=(),
-        deviation="TensorFlow's compiler folds x * 0 to 0",
     ),
     OpCase("Mul/C03 signed zeros", "Mul", [_f32(1, 0, -2), np.float32(0)], expected=_f32(0, 0, -0.0), exact=True),
     OpCase(
