@@ -177,7 +177,8 @@ def errors() -> Iterator[Row]:
     yield Row(
         "errors: four fields",
         "what, where, expected and got, what to do",
-        f"{len(found) - len(bare)} of {len(found)} raise sites fill in expected, got and try",
+        f"{len(found) - len(bare)} of {len(found)} raise sites fill in expected, got and try; "
+        f"{sum(bool(set(site.missing) - {'hint'}) for site in found)} lack expected or got",
         not bare,
         "\n".join(f"{s.file.relative_to(CORE / 'src')}:{s.first} lacks {', '.join(s.missing)}" for s in bare[:40]),
     )
@@ -218,7 +219,7 @@ def commands(quick: bool) -> Iterator[Row]:
             f"exit 0 in < {bound} s; accuracy >= 0.95; the HTTP answers equal the in-process ones",
             f"exit {done.returncode} in {seconds:.0f} s; accuracy {found['accuracy']:.4f}; "
             f"answers {'equal' if found['answers_equal'] else 'differ'}",
-            done.returncode == 0 and seconds < bound and found["accuracy"] >= 0.95 and found["answers_equal"],
+            done.returncode == 0 and seconds < bound and bool(found["accuracy"] >= 0.95 and found["answers_equal"]),
             "" if done.returncode == 0 else tail(done.stdout),
         )
     start = time.perf_counter()
