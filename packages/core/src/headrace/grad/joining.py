@@ -15,10 +15,9 @@ def _concat(op: Operation, g: Tensor) -> list[Tensor | None]:
     values, axis = op.inputs[:-1], op.inputs[-1]
     if not g.dtype.is_differentiable:
         return [None] * len(op.inputs)
-    shapes = apply_op("ShapeN", list(values))
-    offsets = apply_op(
-        "ConcatOffset", axis if axis.dtype.size == 4 else apply_op("Cast", axis, DstT="int32"), list(shapes)
-    )
+    shapes = [apply_op("Shape", value) for value in values]  # not ShapeN: one known shape is a constant for itself
+    place = axis if axis.dtype.size == 4 else apply_op("Cast", axis, DstT="int32")
+    offsets = apply_op("ConcatOffset", place, shapes)
     parts = [apply_op("Slice", g, offset, shape) for offset, shape in zip(offsets, shapes, strict=True)]
     return [*parts, None]
 

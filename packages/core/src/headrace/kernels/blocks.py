@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from headrace.errors import ShapeError
 from headrace.interfaces import OpContext
 from headrace.kernels.registry import register_kernel
 from headrace.ops.blocks import block_sizes, cropped
+from headrace.ops.shapes import checked_sizes
 from headrace.types import Array, string
 
 
@@ -56,7 +59,7 @@ def _space_to_batch(op: OpContext, x: Array, block_shape: Array, paddings: Array
     sizes = [size + before + after for size, (before, after) in zip(x.shape[1:], pads, strict=False)]
     for size, part in zip(sizes, block, strict=True):
         _check_multiple(size, part, "padded size")
-    padded = np.full((x.shape[0], *sizes, *rest), b"" if op.attr("T") is string else 0, x.dtype)
+    padded = np.full(checked_sizes((x.shape[0], *sizes, *rest)), b"" if op.attr("T") is string else 0, x.dtype)
     inner = [slice(before, before + size) for size, (before, _) in zip(x.shape[1:], pads, strict=False)]
     padded[(slice(None), *inner)] = x
     spatial = [size // part for size, part in zip(sizes, block, strict=True)]
@@ -64,21 +67,21 @@ def _space_to_batch(op: OpContext, x: Array, block_shape: Array, paddings: Array
     apart = padded.reshape(x.shape[0], *split, *rest)
     order = [2 + 2 * axis for axis in range(count)] + [0] + [1 + 2 * axis for axis in range(count)]
     moved = apart.transpose(*order, *range(1 + 2 * count, apart.ndim))
-    return np.array(moved.reshape(x.shape[0] * int(np.prod(block)), *spatial, *rest))
+    return np.array(moved.reshape(x.shape[0] * math.prod(block), *spatial, *rest))
 
 
 @register_kernel("BatchToSpaceND")
 def _batch_to_space(op: OpContext, x: Array, block_shape: Array, crops: Array) -> Array:
     x = np.asarray(x)
     block, cuts = block_sizes(block_shape, crops, x.ndim, "crops")
-    count, total, rest = len(block), int(np.prod(block)), x.shape[1 + len(block) :]
+    count, total, rest = len(block), math.prod(block), x.shape[1 + len(block) :]
     _check_multiple(x.shape[0], total, "batch")
     batch = x.shape[0] // total
     apart = x.reshape(*block, batch, *x.shape[1:])
     order = [count] + [axis for pair in range(count) for axis in (count + 1 + pair, pair)]
     moved = apart.transpose(*order, *range(1 + 2 * count, apart.ndim))
     sizes = [size * part for size, part in zip(x.shape[1:], block, strict=False)]
-    whole = moved.reshape(batch, *sizes, *rest)
+    whole = moved.reshape(checked_sizes((batch, *sizes, *rest)))
     kept = [
         slice(before, before + cropped(size, before, after)) for size, (before, after) in zip(sizes, cuts, strict=True)
     ]

@@ -40,8 +40,12 @@ def cast_real(x: Array, target: DType) -> Array:
 
 def _float_to_signed(x: Array, target: DType) -> Array:
     """Truncation towards zero; the lowest value for what does not fit. Bounds are powers of two, exact in float64."""
-    wide = x.astype(np.float64)
     bound = 2.0 ** (target.size * 8 - 1)
+    if x.dtype.itemsize == 2:
+        x = x.astype(np.float32)
+    if x.size and x.min() >= -bound and x.max() < bound:  # false where there is a NaN
+        return x.astype(target.array_type)
+    wide = x.astype(np.float64)
     fits = (wide > -bound - 1) & (wide < bound)
     return np.where(fits, np.where(fits, wide, 0).astype(target.array_type), np.iinfo(target.array_type).min)
 

@@ -32,9 +32,12 @@ def _concat_offset(op: OpContext, concat_dim: Array, shapes: list[Array]) -> lis
     sizes = [checked_sizes(shape) for shape in shapes]
     axis = normalize_axis(scalar_of(concat_dim, "axis"), len(sizes[0]))
     concatenated([Shape(size).with_rank(len(sizes[0])) for size in sizes], axis)
+    dtype = op.attr("shape_type").array_type
+    if sum(size[axis] for size in sizes) > np.iinfo(dtype).max:
+        raise ShapeError("the concatenation is too long", expected=f"offsets that fit {dtype}", got=str(sizes))
     offsets, start = [], 0
     for size in sizes:
-        offset = np.zeros(len(size), op.attr("shape_type").array_type)
+        offset = np.zeros(len(size), dtype)
         offset[axis] = start
         offsets.append(offset)
         start += size[axis]

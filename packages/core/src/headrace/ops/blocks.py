@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -72,7 +73,7 @@ def _space_to_batch_shape(op: InferenceContext) -> list[Shape]:
         None if size is None else _divided(size + before + after, part, "padded size")
         for size, part, (before, after) in zip(shape.dims[1:], *sizes, strict=False)
     ]
-    return [_batched(shape, spatial, lambda batch: batch * int(np.prod(sizes[0])))]
+    return [_batched(shape, spatial, lambda batch: batch * math.prod(sizes[0]))]
 
 
 @register_op(
@@ -92,7 +93,7 @@ def _batch_to_space_shape(op: InferenceContext) -> list[Shape]:
         None if size is None else cropped(size * part, before, after)
         for size, part, (before, after) in zip(shape.dims[1:], *sizes, strict=False)
     ]
-    return [_batched(shape, spatial, lambda batch: _divided(batch, int(np.prod(sizes[0])), "batch"))]
+    return [_batched(shape, spatial, lambda batch: _divided(batch, math.prod(sizes[0]), "batch"))]
 
 
 def _batched(shape: Shape, spatial: Sequence[int | None], batch: object) -> Shape:

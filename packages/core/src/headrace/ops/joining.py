@@ -77,7 +77,7 @@ def _concat_mismatch(shapes: Sequence[Shape]) -> ShapeError:
 )
 def _concat_offset_shape(op: InferenceContext) -> list[Shape]:
     """For each shape, where its tensor starts in the concatenation of them all."""
-    return [spec.shape for spec in op.inputs[1:]]
+    return [spec.shape.with_rank(1) for spec in op.inputs[1:]]
 
 
 @register_op(

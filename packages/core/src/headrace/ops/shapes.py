@@ -143,7 +143,7 @@ def reshaped(shape: Sequence[int], sizes: Sequence[int]) -> tuple[int, ...]:
             expected=f"{_product(shape)} elements, as {list(shape)} has",
             got=f"shape {[int(size) for size in sizes]}",
         )
-    return tuple(wanted)
+    return checked_sizes(wanted)
 
 
 def _product(sizes: Iterable[int]) -> int:

@@ -76,6 +76,16 @@ CASES = [
         "ConcatOffset/sizes differ", "ConcatOffset", [0, [_i32(2, 2), _i32(2, 3)]], raises=r"cannot be concatenated"
     ),
     OpCase(
+        "ConcatOffset/offsets overflow",
+        "ConcatOffset",
+        [0, [_i32(2**31 - 1), _i32(1)]],
+        raises=r"the concatenation is too long",
+        oracle=False,
+    ),
+    OpCase(
+        "ConcatOffset/a size, not a vector", "ConcatOffset", [0, [_i32(2), np.int32(3)]], raises=r"rank is wrong|out of"
+    ),
+    OpCase(
         "ConcatOffset/axis out of range", "ConcatOffset", [2, [_i32(2, 2), _i32(2, 2)]], raises=r"axis is out of range"
     ),
     OpCase("Split/columns", "Split", [1, _MATRIX], attrs={"num_split": 3}, expected=tuple(np.split(_MATRIX, 3, 1))),

@@ -38,6 +38,13 @@ CASES = [
     OpCase(
         "Reshape/sizes overflow", "Reshape", [_MATRIX, np.array([2**62, 8, -1])], raises=r"number of elements differs"
     ),
+    OpCase(
+        "Reshape/sizes of nothing overflow",
+        "Reshape",
+        [np.zeros((0, 3)), np.array([2**62, 8, -1])],
+        raises=r"too many elements",
+        oracle=False,
+    ),
     OpCase("ExpandDims/first", "ExpandDims", [_MATRIX, 0], expected=_MATRIX[None]),
     OpCase("ExpandDims/last", "ExpandDims", [_MATRIX, -1], expected=_MATRIX[..., None]),
     OpCase("ExpandDims/scalar", "ExpandDims", [np.float32(2), np.int64(0)], expected=np.array([2], np.float32)),
