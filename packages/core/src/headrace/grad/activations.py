@@ -1,4 +1,4 @@
-"""Gradient rules of the element-wise nonlinearities; g is the output's gradient, of the same shape as everything else."""
+"""Gradient rules of the element-wise nonlinearities; g, the output's gradient, has the shape of everything else."""
 
 from __future__ import annotations
 

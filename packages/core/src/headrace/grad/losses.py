@@ -23,7 +23,7 @@ def _column(x: Tensor) -> Tensor:
 
 
 def _is_zero(gradient: Tensor) -> bool:
-    """True if no gradient arrived at an output: the walk then puts zeros there, and a term that nobody needs is left out."""
+    """True if no gradient arrived at an output: the walk puts zeros there, and a term that nobody needs is left out."""
     return gradient.op.type == "ZerosLike"
 
 

@@ -1,5 +1,7 @@
-"""Gradient rules of normalisation. Those of second order differentiate a composition of plain operations that computes the
-same as the fused gradient."""
+"""Gradient rules of normalisation.
+
+Those of second order differentiate a composition of plain operations that computes the same as the fused gradient.
+"""
 
 from __future__ import annotations
 
@@ -89,8 +91,8 @@ def _through_statistics(
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The gradients by x, mean and variance of what arrived at the outputs that are statistics.
 
-    In training m = sum(x) / n and v = sum((x - m)**2) / n give dx = (g_m + 2 (x - m) g_v) / n, and the running ones keep
-    the share 1 - factor of the inputs.
+    In training m = sum(x) / n and v = sum((x - m)**2) / n give dx = (g_m + 2 (x - m) g_v) / n, and the running ones
+    keep the share 1 - factor of the inputs.
     """
     new_mean, new_variance, used_mean, used_variance = statistics[:4]
     if not op.attrs["is_training"]:
@@ -112,7 +114,7 @@ def _through_statistics(
 
 @register_gradient("FusedBatchNormGradV3")
 def _fused_batch_norm_grad(op: Operation, *arrived: Tensor) -> list[Tensor | None]:
-    """The derivative of `_plain_batch_norm_grad`, which computes the same; the mean and variance are inputs like the others."""
+    """The derivative of `_plain_batch_norm_grad`, which computes the same; mean and variance are inputs like others."""
     return [*_by_composition(op.inputs[:5], arrived[:3], lambda inputs: _plain_batch_norm_grad(op, *inputs)), None]
 
 

@@ -93,15 +93,15 @@ def _softplus(x: Array) -> Array:
 
 
 def _softplus_grad(g: Array, x: Array) -> Array:
-    return g / (np.exp(-x) + 1)
+    return np.asarray(g / (np.exp(-x) + 1))
 
 
 def _softsign(x: Array) -> Array:
-    return x / (np.abs(x) + 1)
+    return np.asarray(x / (np.abs(x) + 1))
 
 
 def _softsign_grad(g: Array, x: Array) -> Array:
-    return g / np.square(np.abs(x) + 1)
+    return np.asarray(g / np.square(np.abs(x) + 1))
 
 
 _register("Elu", _elu)

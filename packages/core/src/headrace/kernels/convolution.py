@@ -1,8 +1,8 @@
 """NumPy kernels of the convolutions: patches of the images as rows of a matrix, multiplied by BLAS.
 
-Copying all patches at once would take taps * taps times the memory of the images, so they are made for a few images at a
-time. On two cores, for 64 images of 14 x 14 x 32 and 64 filters of 5 x 5, this takes 10 ms; a product per tap of the filter,
-which needs no copies of patches, takes 17 ms.
+Copying all patches at once would take taps * taps times the memory of the images, so they are made for some images at
+a time. On two cores, for 64 images of 14 x 14 x 32 and 64 filters of 5 x 5, this takes 10 ms; a product per tap of the
+filter, which needs no copies of patches, takes 17 ms.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headrace.interfaces import OpContext
 from headrace.kernels.accumulation import column_sums, stored, widened
 from headrace.kernels.registry import register_kernel
 from headrace.ops.convolution import check_gradient_shape, convolution_shape, depthwise_shape, full_sizes
-from headrace.ops.window import Plane, Window, static_sizes
+from headrace.ops.window import Plane, Window, given_sizes
 from headrace.types import Array, Shape
 
 __all__: list[str] = []
@@ -63,7 +63,7 @@ def _conv2d(op: OpContext, images: Array, filters: Array, out: Array | None = No
 def _conv2d_backprop_input(
     op: OpContext, sizes: Array, filters: Array, gradient: Array, out: Array | None = None
 ) -> Array:
-    given = Shape(static_sizes(sizes, "input_sizes"))
+    given = Shape(given_sizes(sizes, "input_sizes"))
     shape = full_sizes(op, given, Shape(filters.shape), Shape(gradient.shape))
     check_gradient_shape(convolution_shape(op, shape, Shape(filters.shape)), Shape(gradient.shape))
     window = Window.of_convolution(op)
@@ -79,7 +79,7 @@ def _conv2d_backprop_input(
 def _conv2d_backprop_filter(
     op: OpContext, images: Array, sizes: Array, gradient: Array, out: Array | None = None
 ) -> Array:
-    shape = static_sizes(sizes, "filter_sizes")
+    shape = given_sizes(sizes, "filter_sizes")
     check_gradient_shape(convolution_shape(op, Shape(images.shape), Shape(shape)), Shape(gradient.shape))
     window = Window.of_convolution(op)
     x, g = widened(_last(window, images)), widened(_last(window, gradient))
@@ -209,7 +209,7 @@ def _depthwise(op: OpContext, images: Array, filters: Array, out: Array | None =
 def _depthwise_backprop_input(
     op: OpContext, sizes: Array, filters: Array, gradient: Array, out: Array | None = None
 ) -> Array:
-    shape = Shape(static_sizes(sizes, "input_sizes"))
+    shape = Shape(given_sizes(sizes, "input_sizes"))
     check_gradient_shape(depthwise_shape(op, shape, Shape(filters.shape)), Shape(gradient.shape))
     window = Window.of_convolution(op)
     w, g = widened(filters), widened(_last(window, gradient))
@@ -227,7 +227,7 @@ def _depthwise_backprop_input(
 def _depthwise_backprop_filter(
     op: OpContext, images: Array, sizes: Array, gradient: Array, out: Array | None = None
 ) -> Array:
-    shape = static_sizes(sizes, "filter_sizes")
+    shape = given_sizes(sizes, "filter_sizes")
     check_gradient_shape(depthwise_shape(op, Shape(images.shape), Shape(shape)), Shape(gradient.shape))
     window = Window.of_convolution(op)
     x, g = widened(_last(window, images)), widened(_last(window, gradient))

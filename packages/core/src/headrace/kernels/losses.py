@@ -17,7 +17,7 @@ Pair = tuple[Array, Array]
 
 def _shifted(x: Array) -> Array:
     """x - max(x) along the last axis: -inf stays -inf, a row of -inf becomes NaN."""
-    return x - x.max(axis=-1, keepdims=True, initial=-np.inf)
+    return np.asarray(x - x.max(axis=-1, keepdims=True, initial=-np.inf))
 
 
 @register_kernel("Softmax", takes_out=True, in_place=True)
@@ -42,7 +42,7 @@ def _sparse_cross_entropy(op: OpContext, logits: Array, labels: Array, out: Pair
         raise InvalidArgumentError(
             "there is no class", expected="at least one class", got=f"logits {list(logits.shape)}"
         )
-    if rows and not (0 <= int(labels.min()) and int(labels.max()) < classes):
+    if rows and (int(labels.min()) < 0 or int(labels.max()) >= classes):
         wrong = labels[(labels < 0) | (labels >= classes)]
         raise InvalidArgumentError("a label is not a class", expected=f"0 <= label < {classes}", got=f"{int(wrong[0])}")
     shifted = _shifted(widened(logits))
@@ -88,7 +88,7 @@ def _in_top_k(op: OpContext, predictions: Array, targets: Array, k: Array) -> Ar
         raise ShapeError("the targets do not fit the predictions", expected=str([rows]), got=str(list(targets.shape)))
     known = (targets >= 0) & (targets < classes)
     if not classes:
-        return known
+        return np.asarray(known)
     own = np.take_along_axis(predictions, np.where(known, targets, 0)[:, None], axis=1)
     finite = np.isfinite(predictions).all(axis=1)
     return np.asarray(known & finite & ((predictions > own).sum(axis=1) < k))

@@ -1,5 +1,7 @@
-"""NumPy kernels of normalisation. Images become a matrix with one column per channel; statistics of float32 are summed in
-float64."""
+"""NumPy kernels of normalisation.
+
+Images become a matrix with one column per channel; statistics of float32 are summed in float64.
+"""
 
 from __future__ import annotations
 
@@ -146,7 +148,7 @@ def _neighbour_sums(values: Array, radius: int) -> Array:
 
 def _norm(op: OpContext, x: Array) -> Array:
     squares = _neighbour_sums(np.square(x), op.attr("depth_radius"))
-    return squares * x.dtype.type(op.attr("alpha")) + x.dtype.type(op.attr("bias"))
+    return np.asarray(squares * x.dtype.type(op.attr("alpha")) + x.dtype.type(op.attr("bias")))
 
 
 @register_kernel("LRN", takes_out=True)

@@ -10,7 +10,7 @@ from headrace.interfaces import OpContext
 from headrace.kernels.accumulation import stored, widened
 from headrace.kernels.registry import register_kernel
 from headrace.ops.pooling import check_pooled, pooled_shape
-from headrace.ops.window import Plane, Window, static_sizes
+from headrace.ops.window import Plane, Window, given_sizes
 from headrace.types import Array, Shape
 
 __all__: list[str] = []
@@ -49,7 +49,7 @@ def _max_pool(op: OpContext, images: Array, out: Array | None = None) -> Array:
 
 
 def _lowest(dtype: np.dtype[np.generic]) -> float | int:
-    return int(np.iinfo(dtype).min) if dtype.kind in "iu" else -np.inf
+    return int(np.iinfo(dtype.name).min) if dtype.kind in "iu" else -np.inf
 
 
 def _first_hits(plane: Plane, x: Array, y: Array) -> Iterator[tuple[tuple[slice, ...], tuple[slice, ...], Array]]:
@@ -70,7 +70,7 @@ def _first_hits(plane: Plane, x: Array, y: Array) -> Iterator[tuple[tuple[slice,
 
 
 def _bits(values: Array) -> Array:
-    """The same memory seen as integers: multiplied by a mask, they keep infinities and NaN out of what the mask hides."""
+    """The same memory seen as integers: multiplied by a mask, they let no infinity or NaN through where it is false."""
     return values.view(np.dtype(f"u{values.dtype.itemsize}"))
 
 
@@ -133,7 +133,7 @@ def _avg_pool(op: OpContext, images: Array, out: Array | None = None) -> Array:
 
 @register_kernel("AvgPoolGrad", takes_out=True)
 def _avg_pool_grad(op: OpContext, sizes: Array, gradient: Array, out: Array | None = None) -> Array:
-    shape = static_sizes(sizes, "orig_input_shape")
+    shape = given_sizes(sizes, "orig_input_shape")
     check_pooled(pooled_shape(op, Shape(shape)), Shape(gradient.shape), "grad")
     window, plane = _window(op, shape)
     g = widened(gradient)

@@ -192,7 +192,7 @@ def elu(x: TensorLike, *, name: str | None = None) -> Tensor:
       name: the operation's name.
     Returns:
       The same dtype and shape.
-    Source: Clevert, Unterthiner, Hochreiter, "Fast and Accurate Deep Network Learning by Exponential Linear Units", 2016.
+    Source: Clevert et al., "Fast and Accurate Deep Network Learning by Exponential Linear Units", 2016.
 
     Example:
       >>> import headrace as hr

@@ -62,7 +62,12 @@ def convolution_shape(op: HasAttrs, images: Shape, filters: Shape) -> Shape:
 
 
 def depthwise_shape(op: HasAttrs, images: Shape, filters: Shape) -> Shape:
-    """The shape of a depthwise convolution's output; as `convolution_shape`, with filters `[taps, taps, in, multiplier]`.
+    """The shape of a depthwise convolution's output; parts may be unknown.
+
+    Args:
+      op: the operation, for its attributes.
+      images: `[batch, rows, columns, in]` in the data format.
+      filters: `[taps, taps, in, multiplier]`.
 
     Raises:
       InvalidArgumentError: a filter without elements, or one for another number of channels.
@@ -107,7 +112,11 @@ def check_gradient_shape(wanted: Shape, gradient: Shape) -> None:
     attrs={"T": _INTEGERS_TOO, **_CUDNN, **_WINDOW},
 )
 def _conv2d_shape(op: InferenceContext) -> list[Shape]:
-    """The correlation of images with filters: y[n, i, j, f] is the sum over a, b, c of x[n, i*s + a*d, j*s + b*d, c] w[a, b, c, f]."""
+    """The correlation of images with filters.
+
+    y[n, i, j, f] is the sum over a, b, c of x[n, i * s + a * d, j * s + b * d, c] * w[a, b, c, f], with stride s and
+    dilation d, after padding.
+    """
     return [convolution_shape(op, op.inputs[0].shape, op.inputs[1].shape)]
 
 
@@ -139,7 +148,7 @@ def _conv2d_backprop_filter_shape(op: InferenceContext) -> list[Shape]:
     attrs={"T": attr.floating, **_WINDOW},
 )
 def _depthwise_shape(op: InferenceContext) -> list[Shape]:
-    """A convolution of each channel by filters of its own: output channel c * multiplier + m comes from channel c alone."""
+    """A convolution of each channel by filters of its own: output c * multiplier + m comes from channel c alone."""
     return [depthwise_shape(op, op.inputs[0].shape, op.inputs[1].shape)]
 
 
@@ -174,7 +183,7 @@ Padding = str | Sequence[Sequence[int]]
 
 
 def four(values: int | Sequence[int], data_format: str) -> list[int]:
-    """A number, or one for rows and one for columns, as the attribute that has one per axis; four are taken as they are.
+    """A number, or one for rows and one for columns, as the attribute with one per axis; four are taken as they are.
 
     Raises:
       InvalidArgumentError: there are neither one, two nor four.
@@ -276,7 +285,8 @@ def depthwise_conv2d(
     Example:
       >>> import headrace as hr
       >>> with hr.Graph().as_default():
-      ...     y = hr.nn.depthwise_conv2d(hr.constant(1.0, shape=[1, 4, 4, 3]), hr.constant(1.0, shape=[2, 2, 3, 2]), padding="VALID")
+      ...     x, w = hr.constant(1.0, shape=[1, 4, 4, 3]), hr.constant(1.0, shape=[2, 2, 3, 2])
+      ...     y = hr.nn.depthwise_conv2d(x, w, padding="VALID")
       >>> print(y.shape)
       [1, 3, 3, 6]
     """

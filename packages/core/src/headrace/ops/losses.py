@@ -1,7 +1,7 @@
 """Softmax, the losses of classification, and the sum of squares.
 
-The two cross entropies give the gradient of their loss as a second output: it costs little once the exponentials are there, and
-the gradient rule reads it.
+The two cross entropies give the gradient of their loss as a second output: it costs little once the exponentials are
+there, and the gradient rule reads it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,10 @@ def _sparse_cross_entropy_shape(op: InferenceContext) -> list[Shape]:
 
 @register_op("SoftmaxCrossEntropyWithLogits", inputs={"features": "T", "labels": "T"}, outputs=_LOSS, attrs=_FLOATING)
 def _cross_entropy_shape(op: InferenceContext) -> list[Shape]:
-    """-sum(labels * log_softmax(features)) per row, and its gradient by the features for labels that sum to 1; the two broadcast."""
+    """-sum(labels * log_softmax(features)) per row, and its gradient by the features for labels that sum to 1.
+
+    Features and labels broadcast.
+    """
     shape = broadcast_shapes(op.inputs[0].shape, op.inputs[1].shape).with_rank(2)
     return [Shape([shape[0]]), shape]
 
@@ -84,7 +87,10 @@ def _l2_loss_shape(op: InferenceContext) -> list[Shape]:
     attrs={"T": attr.index_type},
 )
 def _in_top_k_shape(op: InferenceContext) -> list[Shape]:
-    """For each row whether fewer than k classes are above the target's prediction; false where that is not finite or not a class."""
+    """For each row whether fewer than k classes are predicted above the target.
+
+    False where the target is not a class or a prediction is not finite.
+    """
     predictions, targets = op.inputs[0].shape.with_rank(2), op.inputs[1].shape.with_rank(1)
     op.inputs[2].shape.with_rank(0)
     batch = Shape([predictions[0]])
@@ -250,8 +256,8 @@ def sigmoid_cross_entropy(labels: TensorLike, logits: TensorLike, *, name: str |
       logits: x, floating, any shape.
       name: the operation's name.
     Returns:
-      The loss of each answer in nats, of the same dtype and shape. It is computed as z softplus(-x) + (1 - z) softplus(x):
-      neither overflows nor subtracts numbers that are almost equal, and its derivative at 0 is exact.
+      The loss of each answer in nats, of the same dtype and shape. It is computed as z softplus(-x) + (1 - z)
+      softplus(x): that neither overflows nor subtracts numbers that are almost equal, and its derivative at 0 is exact.
     Raises:
       ShapeError: the shapes do not agree.
 

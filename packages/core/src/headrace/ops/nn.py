@@ -120,7 +120,7 @@ def dropout(
     training: bool | Tensor = True,
     name: str | None = None,
 ) -> Tensor:
-    """Set elements to 0 with a probability, and divide the others by the probability of staying, so that the mean stays.
+    """Set elements to 0 with a probability, and divide the others by the probability of staying: the mean stays.
 
     Args:
       x: floating, any shape.

@@ -70,9 +70,9 @@ def _channels(op: InferenceContext, known: int | None, indices: Sequence[int], *
 def _fused_batch_norm_shape(op: InferenceContext) -> list[Shape]:
     """(x - mean) / sqrt(variance + epsilon) * scale + offset per channel, and the statistics.
 
-    In training the mean and variance are those of the batch; the second and third output are the running ones, moved towards the
-    batch's by `exponential_avg_factor` (the variance with Bessel's correction, N / (N - 1)); the fourth and fifth are the batch's own,
-    for the gradient. Otherwise all of them are the inputs.
+    In training the mean and variance are those of the batch; the second and third output are the running ones, moved
+    towards the batch's by `exponential_avg_factor` (the variance with Bessel's correction, N / (N - 1)); the fourth and
+    fifth are the batch's own, for the gradient. Otherwise all of them are the inputs.
     """
     images, channels = _images(op, 0)
     running = op.attr("is_training") and op.attr("exponential_avg_factor") == 1.0
@@ -110,7 +110,7 @@ def _fused_batch_norm_shape(op: InferenceContext) -> list[Shape]:
     },
 )
 def _fused_batch_norm_grad_shape(op: InferenceContext) -> list[Shape]:
-    """The gradients of FusedBatchNormV3 by x, scale and offset, from the mean and variance it used; the last two outputs are 0."""
+    """The gradients of FusedBatchNormV3 by x, scale and offset, from the mean and variance it used; then two zeros."""
     gradient, channels = _images(op, 0)
     images, others = _images(op, 1)
     if not images.is_compatible_with(gradient):
@@ -223,7 +223,7 @@ def local_response_normalization(
       name: the operation's name.
     Returns:
       The same dtype and shape.
-    Source: Krizhevsky, Sutskever, Hinton, "ImageNet Classification with Deep Convolutional Neural Networks", 2012, section 3.3.
+    Source: Krizhevsky et al., "ImageNet Classification with Deep Convolutional Neural Networks", 2012, section 3.3.
 
     Example:
       >>> import headrace as hr
@@ -253,8 +253,8 @@ def moments(
       >>> import headrace as hr
       >>> with hr.Graph().as_default() as graph:
       ...     mean, variance = hr.nn.moments([1.0, 3.0], 0)
-      >>> print(hr.Session(graph).run([mean, variance]))
-      [np.float32(2.0), np.float32(1.0)]
+      >>> [float(value) for value in hr.Session(graph).run([mean, variance])]
+      [2.0, 1.0]
     """
     tensor = convert_to_tensor(x)
     wide = _wide(tensor)

@@ -71,7 +71,10 @@ def _max_pool_grad_shape(op: InferenceContext) -> list[Shape]:
     "MaxPoolGradGrad", inputs=_MAX_GRADIENT, outputs={"output": "T"}, attrs={**_WITHOUT_PADS, "T": attr.ordered}
 )
 def _max_pool_grad_grad_shape(op: InferenceContext) -> list[Shape]:
-    """The gradient of MaxPoolGrad by its gradient: of `grad`, shaped like the images, what stands at each window's first largest value."""
+    """The gradient of MaxPoolGrad by its gradient.
+
+    `grad` has the shape of the images; what stands there at each window's first largest value comes out.
+    """
     images, pooled, gradient = (item.shape for item in op.inputs)
     wanted = pooled_shape(op, images)
     check_pooled(wanted, pooled, "orig_output")

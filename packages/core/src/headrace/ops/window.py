@@ -1,12 +1,12 @@
 """Sliding windows: which inputs each output of a convolution or a pooling reads. Pure: sizes in, sizes and slices out.
 
-On one axis, tap k of the window at output o reads input `o * stride + k * dilation - before`; what lies outside is padding.
-Shape functions use it with sizes that may be unknown, kernels with those that came.
+On one axis, tap k of the window at output o reads input `o * stride + k * dilation - before`; what lies outside is
+padding. Shape functions use it with sizes that may be unknown, kernels with those that came.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,7 +14,7 @@ from headrace.errors import AttrError, InvalidArgumentError, ShapeError, Unimple
 from headrace.graph import attr
 from headrace.types import Shape
 
-__all__ = ["DATA_FORMAT", "PADDING", "Plane", "Window", "WindowAxis"]
+__all__ = ["DATA_FORMAT", "PADDING", "Plane", "Window", "WindowAxis", "given_sizes"]
 
 DATA_FORMAT = attr.string("NHWC", allowed=["NHWC", "NCHW"])
 PADDING = attr.string(allowed=["SAME", "VALID", "EXPLICIT"])
@@ -223,7 +223,7 @@ def _pads(padding: str, values: Sequence[int], channels_first: bool) -> tuple[tu
     return pairs[order[1]], pairs[order[2]]
 
 
-def static_sizes(values: Sequence[int], what: str) -> tuple[int, ...]:
+def given_sizes(values: Iterable[Any], what: str) -> tuple[int, ...]:
     """A shape that came as a tensor, as plain integers.
 
     Raises:

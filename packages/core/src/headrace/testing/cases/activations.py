@@ -10,6 +10,19 @@ import numpy as np
 from headrace.testing.op_case import OpCase
 from headrace.types import Array, bfloat16
 
+
+def _f32(values: Any) -> Array:
+    return np.array(values, np.float32)
+
+
+def _f64(values: Any) -> Array:
+    return np.array(values, np.float64)
+
+
+def _i32(values: Any) -> Array:
+    return np.array(values, np.int32)
+
+
 _BFLOAT16 = bfloat16.array_type
 _NAN, _INF = np.nan, np.inf
 
@@ -55,7 +68,7 @@ def _softplus(x: Array) -> Array:
 
 
 def _softsign(x: Array) -> Array:
-    return x / (1 + np.abs(x))
+    return np.asarray(x / (1 + np.abs(x)))
 
 
 _FUNCTIONS: dict[str, Reference] = {
@@ -98,12 +111,10 @@ def _function_cases(op: str, reference: Reference) -> list[OpCase]:
 def _gradient_cases(op: str, reference: Reference) -> list[OpCase]:
     expected = _wide(reference)
     by_outputs = op in ("EluGrad", "SeluGrad")
-    points = np.float32([[-0.9, -0.5, -0.1], [0.5, 2.0, 7.5]]) if by_outputs else _X
+    points = _f32([[-0.9, -0.5, -0.1], [0.5, 2.0, 7.5]]) if by_outputs else _X
     return [
         OpCase(f"{op}/matrix", op, [_G, points], expected=expected),
-        OpCase(
-            f"{op}/at the kinks", op, [np.ones(2, np.float32), np.float32([0, 6])], expected=expected, differentiate=()
-        ),
+        OpCase(f"{op}/at the kinks", op, [np.ones(2, np.float32), _f32([0, 6])], expected=expected, differentiate=()),
         OpCase(f"{op}/scalar", op, [np.float64(2), np.float64(0.75)], expected=expected),
         OpCase(f"{op}/empty", op, [np.zeros((0, 3), np.float32)] * 2, expected=expected),
         OpCase(f"{op}/float16", op, [_G.astype(np.float16), points.astype(np.float16)], expected=expected),
@@ -124,24 +135,43 @@ CASES = [
     _case("int8", "Relu", [_ORDERED], np.array([0, 0, 0, 3, 127], np.int8)),
     _case("uint64", "Relu", [np.array([0, 2**64 - 1], np.uint64)], lambda x: x),
     _case("int8", "Relu6", [_ORDERED], np.array([0, 0, 0, 3, 6], np.int8)),
-    _case("int32", "ReluGrad", [np.int32([5, -7, 9]), np.int32([1, 0, -1])], np.int32([5, 0, 0])),
-    _case("int32", "Relu6Grad", [np.int32([5, -7, 9]), np.int32([1, 6, 5])], np.int32([5, 0, 9])),
+    _case("int32", "ReluGrad", [_i32([5, -7, 9]), _i32([1, 0, -1])], _i32([5, 0, 0])),
+    _case("int32", "Relu6Grad", [_i32([5, -7, 9]), _i32([1, 6, 5])], _i32([5, 0, 9])),
     # At features that are NaN TensorFlow's mask is false; where it is false the gradient is multiplied by 0.
-    _case("NaN and infinite gradients", "ReluGrad", [np.float32([_INF, _NAN, 1, 1]), np.float32([-1, -1, _NAN, 2])],
-          np.float32([_NAN, _NAN, 0, 1]), differentiate=()),
-    _case("NaN and infinite gradients", "Relu6Grad", [np.float32([_INF, _NAN, 1, 1]), np.float32([-1, 7, _NAN, 2])],
-          np.float32([_NAN, _NAN, 0, 1]), differentiate=()),
-    _case("NaN", "LeakyReluGrad", [np.float32([_INF, _NAN, 1]), np.float32([-1, -1, _NAN])],
-          np.float32([_INF, _NAN, 0.2]), differentiate=()),
+    _case(
+        "NaN and infinite gradients",
+        "ReluGrad",
+        [_f32([_INF, _NAN, 1, 1]), _f32([-1, -1, _NAN, 2])],
+        _f32([_NAN, _NAN, 0, 1]),
+        differentiate=(),
+    ),
+    _case(
+        "NaN and infinite gradients",
+        "Relu6Grad",
+        [_f32([_INF, _NAN, 1, 1]), _f32([-1, 7, _NAN, 2])],
+        _f32([_NAN, _NAN, 0, 1]),
+        differentiate=(),
+    ),
+    _case(
+        "NaN", "LeakyReluGrad", [_f32([_INF, _NAN, 1]), _f32([-1, -1, _NAN])], _f32([_INF, _NAN, 0.2]), differentiate=()
+    ),
     _case("slope 2", "LeakyRelu", [_X], lambda x: np.where(x > 0, x, 2 * x), attrs={"alpha": 2.0}),
     _case("slope 0", "LeakyRelu", [_X], lambda x: np.where(x > 0, x, 0), attrs={"alpha": 0.0}),
     _case("slope 2", "LeakyReluGrad", [_G, _X], lambda g, x: np.where(x > 0, g, 2 * g), attrs={"alpha": 2.0}),
-    _case("G09 value", "Elu", [np.float64([-1.0])], np.float64([-0.6321205588285577])),
-    _case("far from 0", "Softplus", [np.float32([-200, -20, 20, 200])],
-          np.float32([0, 2.0611537e-09, 20, 200])),
-    _case("far from 0", "SoftplusGrad", [np.ones(4, np.float32), np.float32([-200, -20, 20, 200])],
-          np.float32([0, 2.0611537e-09, 1, 1])),
-    _case("far from 0", "Softsign", [np.float32([-3e38, 3e38])], np.float32([-1, 1])),
-    _case("far from 0", "SoftsignGrad", [np.ones(3, np.float32), np.float32([-3e38, _INF, _NAN])],
-          np.float32([0, 0, _NAN]), differentiate=()),
-]  # fmt: skip
+    _case("G09 value", "Elu", [_f64([-1.0])], _f64([-0.6321205588285577])),
+    _case("far from 0", "Softplus", [_f32([-200, -20, 20, 200])], _f32([0, 2.0611537e-09, 20, 200])),
+    _case(
+        "far from 0",
+        "SoftplusGrad",
+        [np.ones(4, np.float32), _f32([-200, -20, 20, 200])],
+        _f32([0, 2.0611537e-09, 1, 1]),
+    ),
+    _case("far from 0", "Softsign", [_f32([-3e38, 3e38])], _f32([-1, 1])),
+    _case(
+        "far from 0",
+        "SoftsignGrad",
+        [np.ones(3, np.float32), _f32([-3e38, _INF, _NAN])],
+        _f32([0, 0, _NAN]),
+        differentiate=(),
+    ),
+]

@@ -9,6 +9,19 @@ import numpy as np
 from headrace.testing.op_case import OpCase
 from headrace.types import Array, bfloat16
 
+
+def _f32(values: Any) -> Array:
+    return np.array(values, np.float32)
+
+
+def _f64(values: Any) -> Array:
+    return np.array(values, np.float64)
+
+
+def _i32(values: Any) -> Array:
+    return np.array(values, np.int32)
+
+
 _BFLOAT16 = bfloat16.array_type
 _NAN, _INF = np.nan, np.inf
 
@@ -68,11 +81,11 @@ def _of_rows(op: str, reference: Any) -> list[OpCase]:
         case("float16", _LOGITS.astype(np.float16)),
         case("bfloat16", _LOGITS.astype(_BFLOAT16)),
         case("float64", _LOGITS.astype(np.float64)),
-        case("large logits", np.float32([[1000, 0, 999], [-1000, -999, -1000]])),
+        case("large logits", _f32([[1000, 0, 999], [-1000, -999, -1000]])),
         # Infinite logits and NaN have no derivative.
         case(
             "NaN",
-            np.float32([[_NAN, 0], [0, 1]]),
+            _f32([[_NAN, 0], [0, 1]]),
             differentiate=(),
             deviation=_NOT_A_ROW if op == "Softmax" else None,
         ),
@@ -99,29 +112,44 @@ def _in_top_k(label: str, predictions: Any, targets: Any, k: int, expected: Any)
 CASES = [
     *_of_rows("Softmax", _softmax),
     *_of_rows("LogSoftmax", _log_softmax),
-    OpCase("Softmax/O27 -inf", "Softmax", [np.float32([-_INF, 0, 1])],
-           expected=np.float32([0, 0.26894143, 0.7310586]), differentiate=()),
-    OpCase("Softmax/O27 only -inf", "Softmax", [np.float32([-_INF, -_INF])],
-           expected=np.float32([_NAN, _NAN]), differentiate=()),
-    OpCase("LogSoftmax/O27 -inf", "LogSoftmax", [np.float32([-_INF, 0])],
-           expected=np.float32([-_INF, 0]), differentiate=()),
+    OpCase(
+        "Softmax/O27 -inf",
+        "Softmax",
+        [_f32([-_INF, 0, 1])],
+        expected=_f32([0, 0.26894143, 0.7310586]),
+        differentiate=(),
+    ),
+    OpCase("Softmax/O27 only -inf", "Softmax", [_f32([-_INF, -_INF])], expected=_f32([_NAN, _NAN]), differentiate=()),
+    OpCase("LogSoftmax/O27 -inf", "LogSoftmax", [_f32([-_INF, 0])], expected=_f32([-_INF, 0]), differentiate=()),
     # At this magnitude a step of 1e-6 is lost.
-    OpCase("Softmax/C15 one class, far from 0", "Softmax", [_FAR], expected=np.ones((10, 1), np.float32), differentiate=()),
+    OpCase(
+        "Softmax/C15 one class, far from 0", "Softmax", [_FAR], expected=np.ones((10, 1), np.float32), differentiate=()
+    ),
     OpCase("LogSoftmax/C15 one class, far from 0", "LogSoftmax", [_FAR], expected=np.zeros((10, 1)), differentiate=()),
-    OpCase("Softmax/C15 infinity", "Softmax", [np.float32([_INF, 0])], expected=np.float32([_NAN, _NAN]), differentiate=(),
-           deviation=_NOT_A_ROW),
+    OpCase(
+        "Softmax/C15 infinity",
+        "Softmax",
+        [_f32([_INF, 0])],
+        expected=_f32([_NAN, _NAN]),
+        differentiate=(),
+        deviation=_NOT_A_ROW,
+    ),
     _sparse("rows", _LOGITS, _CLASSES),
     _sparse("int32 labels", _LOGITS, _CLASSES.astype(np.int32)),
-    _sparse("one class", np.float32([[3], [-2]]), np.array([0, 0])),
+    _sparse("one class", _f32([[3], [-2]]), np.array([0, 0])),
     _sparse("no rows", np.zeros((0, 3), np.float32), np.zeros(0, np.int64)),
-    _sparse("large logits", np.float32([[1000, 0], [0, -1000]]), np.array([1, 0])),
+    _sparse("large logits", _f32([[1000, 0], [0, -1000]]), np.array([1, 0])),
     _sparse("float16", _LOGITS.astype(np.float16), _CLASSES),
     _sparse("bfloat16", _LOGITS.astype(_BFLOAT16), _CLASSES),
     _sparse("float64", _LOGITS.astype(np.float64), _CLASSES),
-    _sparse("G09 two classes", np.float64([[0, 0]]), np.array([0]), (np.float64([np.log(2)]), np.float64([[-0.5, 0.5]]))),
-    _sparse("infinite logits and NaN", np.float32([[_NAN, 0, 1], [-_INF, 0, 1], [_INF, 0, 0]]), np.array([1, 0, 0]),
-            (np.float32([_NAN, _INF, _NAN]), np.float32([[_NAN] * 3, [-1, 0.26894143, 0.7310586], [_NAN] * 3])),
-            differentiate=()),
+    _sparse("G09 two classes", _f64([[0, 0]]), np.array([0]), (_f64([np.log(2)]), _f64([[-0.5, 0.5]]))),
+    _sparse(
+        "infinite logits and NaN",
+        _f32([[_NAN, 0, 1], [-_INF, 0, 1], [_INF, 0, 0]]),
+        np.array([1, 0, 0]),
+        (_f32([_NAN, _INF, _NAN]), _f32([[_NAN] * 3, [-1, 0.26894143, 0.7310586], [_NAN] * 3])),
+        differentiate=(),
+    ),
     _sparse("label too large", _LOGITS, np.array([3, 4, 0]), raises="a label is not a class"),
     _sparse("negative label", _LOGITS, np.array([3, -1, 0]), raises="a label is not a class"),
     _sparse("no classes", np.zeros((2, 0), np.float32), np.array([0, 0]), raises="there is no class"),
@@ -135,10 +163,14 @@ CASES = [
     _dense("float16", _LOGITS.astype(np.float16), _LABELS.astype(np.float16)),
     _dense("bfloat16", _LOGITS.astype(_BFLOAT16), _LABELS.astype(_BFLOAT16)),
     _dense("float64", _LOGITS.astype(np.float64), _LABELS.astype(np.float64)),
-    _dense("G09 two classes", np.float64([[0, 0]]), np.float64([[1, 0]]),
-           (np.float64([np.log(2)]), np.float64([[-0.5, 0.5]]))),
-    _dense("infinite logit", np.float32([[-_INF, 0, 1]]), np.float32([[1, 0, 0]]),
-           (np.float32([_INF]), np.float32([[-1, 0.26894143, 0.7310586]])), differentiate=()),
+    _dense("G09 two classes", _f64([[0, 0]]), _f64([[1, 0]]), (_f64([np.log(2)]), _f64([[-0.5, 0.5]]))),
+    _dense(
+        "infinite logit",
+        _f32([[-_INF, 0, 1]]),
+        _f32([[1, 0, 0]]),
+        (_f32([_INF]), _f32([[-1, 0.26894143, 0.7310586]])),
+        differentiate=(),
+    ),
     _dense("shapes differ", _LOGITS, _LABELS[:2], raises="broadcast together|do not fit the logits"),
     _dense("vectors", _LOGITS[0], _LABELS[0], raises="rank is wrong"),
     OpCase("L2Loss/matrix", "L2Loss", [_LOGITS], expected=_l2_loss),
@@ -151,6 +183,10 @@ CASES = [
     _in_top_k("not finite", [[_NAN, 1, 2], [_INF, 0, 1]], [1, 2], 2, np.array([False, False])),
     _in_top_k("not a class", [[1, 2], [1, 2]], [2, -1], 2, np.array([False, False])),
     _in_top_k("no rows", np.zeros((0, 3)), np.zeros(0), 2, np.zeros(0, bool)),
-    OpCase("InTopKV2/too few targets", "InTopKV2", [_LOGITS, np.int32([1]), np.int32(1)],
-           raises="the targets do not fit the predictions"),
-]  # fmt: skip
+    OpCase(
+        "InTopKV2/too few targets",
+        "InTopKV2",
+        [_LOGITS, _i32([1]), np.int32(1)],
+        raises="the targets do not fit the predictions",
+    ),
+]

@@ -9,9 +9,18 @@ import numpy as np
 from headrace.testing.op_case import OpCase
 from headrace.types import Array, bfloat16
 
+
+def _f32(values: Any) -> Array:
+    return np.array(values, np.float32)
+
+
+def _i32(values: Any) -> Array:
+    return np.array(values, np.int32)
+
+
 _BFLOAT16 = bfloat16.array_type
 _X = (np.arange(24, dtype=np.float32) - 12).reshape(2, 2, 2, 3) / 4
-_BIAS = np.float32([0.5, -1.0, 2.0])
+_BIAS = _f32([0.5, -1.0, 2.0])
 _DIGITS_LOST = "TensorFlow adds long columns in their own dtype and loses digits"
 _FIRST = {"data_format": "NCHW"}
 
@@ -51,11 +60,26 @@ CASES = [
     OpCase("BiasAddGrad/NCHW, matrix", "BiasAddGrad", [_X[0, 0]], _FIRST, expected=_sums(1), oracle=False),
     OpCase("BiasAddGrad/empty", "BiasAddGrad", [_X[:0]], expected=_sums(-1)),
     OpCase("BiasAddGrad/complex64", "BiasAddGrad", [(_X[0, 0] * (1 + 2j)).astype(np.complex64)], expected=_sums(-1)),
-    OpCase("BiasAddGrad/int32", "BiasAddGrad", [np.int32([[1, 2], [3, 4]])], expected=_sums(-1)),
-    OpCase("BiasAddGrad/T09 float16, many", "BiasAddGrad", [np.full((5000, 2), 2, np.float16)], expected=np.float16([10000] * 2)),
-    OpCase("BiasAddGrad/T09 bfloat16, many", "BiasAddGrad", [np.ones((70000, 1), _BFLOAT16)],
-           expected=np.array([70144], _BFLOAT16), deviation=_DIGITS_LOST),
-    OpCase("BiasAddGrad/C17 float32, many", "BiasAddGrad", [np.full((10**6, 1), 0.1, np.float32)],
-           expected=np.float32([100000.0014901161]), deviation=_DIGITS_LOST),
+    OpCase("BiasAddGrad/int32", "BiasAddGrad", [_i32([[1, 2], [3, 4]])], expected=_sums(-1)),
+    OpCase(
+        "BiasAddGrad/T09 float16, many",
+        "BiasAddGrad",
+        [np.full((5000, 2), 2, np.float16)],
+        expected=np.array([10000, 10000], np.float16),
+    ),
+    OpCase(
+        "BiasAddGrad/T09 bfloat16, many",
+        "BiasAddGrad",
+        [np.ones((70000, 1), _BFLOAT16)],
+        expected=np.array([70144], _BFLOAT16),
+        deviation=_DIGITS_LOST,
+    ),
+    OpCase(
+        "BiasAddGrad/C17 float32, many",
+        "BiasAddGrad",
+        [np.full((10**6, 1), 0.1, np.float32)],
+        expected=_f32([100000.0014901161]),
+        deviation=_DIGITS_LOST,
+    ),
     OpCase("BiasAddGrad/vector", "BiasAddGrad", [_BIAS], raises="there is no axis of channels"),
-]  # fmt: skip
+]

@@ -11,6 +11,11 @@ import numpy as np
 from headrace.testing.op_case import OpCase
 from headrace.types import Array, bfloat16
 
+
+def _f32(values: Any) -> Array:
+    return np.array(values, np.float32)
+
+
 _BFLOAT16 = bfloat16.array_type
 _RNG = np.random.default_rng(7)
 
@@ -20,8 +25,8 @@ def _uniform(*shape: int) -> Array:
 
 
 _IMAGES = _uniform(3, 2, 2, 3)
-_SCALE, _OFFSET = np.float32([1.5, -0.5, 2.0]), np.float32([0.25, 1.0, -1.0])
-_MEAN, _VARIANCE = np.float32([0.5, -0.25, 0.0]), np.float32([1.5, 0.75, 2.0])
+_SCALE, _OFFSET = _f32([1.5, -0.5, 2.0]), _f32([0.25, 1.0, -1.0])
+_MEAN, _VARIANCE = _f32([0.5, -0.25, 0.0]), _f32([1.5, 0.75, 2.0])
 _NONE = np.zeros(0, np.float32)
 
 
@@ -150,7 +155,7 @@ _ONE = np.ones(1, np.float32)
 _ZERO = np.zeros(1, np.float32)
 _NAN_PAIR = np.full(2, np.nan, np.float32)
 _ZEROS = np.zeros(2, np.float32)
-_PAIR = [np.float32([2, 3]), np.float32([0, 1]), np.float32([0.5, 1.5]), np.float32([1, 2])]
+_PAIR = [_f32([2, 3]), _f32([0, 1]), _f32([0.5, 1.5]), _f32([1, 2])]
 _RUNNING = {"exponential_avg_factor": 0.25}
 _INFERENCE = {"is_training": False}
 _CHANNELS_FIRST = np.ascontiguousarray(_IMAGES.transpose(0, 3, 1, 2))
@@ -164,29 +169,55 @@ CASES = [
     _forward("inference", [_IMAGES, *_FOUR], _INFERENCE),
     _forward("inference, epsilon", [_IMAGES, *_FOUR], {**_INFERENCE, "epsilon": 0.25}),
     _forward("NCHW", [_CHANNELS_FIRST, *_FOUR], {**_RUNNING, "data_format": "NCHW"}),
-    # In five dimensions and in float16 TensorFlow's sixth output is a scalar, else it is empty as here: nobody reads it.
+    # For five axes and for float16 TensorFlow's sixth output is a scalar, else it is empty as here: nobody reads it.
     _forward("NDHWC", [_VOLUMES, *_FOUR], {"data_format": "NDHWC"}, oracle=False),
-    _forward("NCDHW", [np.ascontiguousarray(np.moveaxis(_VOLUMES, -1, 1)), *_FOUR], {"data_format": "NCDHW"}, oracle=False),
+    _forward(
+        "NCDHW", [np.ascontiguousarray(np.moveaxis(_VOLUMES, -1, 1)), *_FOUR], {"data_format": "NCDHW"}, oracle=False
+    ),
     _forward("float16", [_IMAGES.astype(np.float16), *_FOUR], _RUNNING, oracle=False),
     _forward("bfloat16", [_IMAGES.astype(_BFLOAT16), *_FOUR], _INFERENCE),
     _forward("float64", [item.astype(np.float64) for item in (_IMAGES, *_FOUR)], _RUNNING, oracle=False),
     _forward("one channel", [_IMAGES[..., :1], *(item[:1] for item in _FOUR)], _RUNNING),
-    _forward("T07 Bessel", [np.float32([1, 2, 3, 4]).reshape(4, 1, 1, 1), _ONE, _ZERO, _ZERO, _ONE], {"epsilon": 1e-3},
-             expected=(np.float32([-1.3411044, -0.4470348, 0.4470348, 1.3411044]).reshape(4, 1, 1, 1), np.float32([2.5]),
-                       np.float32([1.6666667]), np.float32([2.5]), np.float32([1.25]), _NONE)),
+    _forward(
+        "T07 Bessel",
+        [_f32([1, 2, 3, 4]).reshape(4, 1, 1, 1), _ONE, _ZERO, _ZERO, _ONE],
+        {"epsilon": 1e-3},
+        expected=(
+            _f32([-1.3411044, -0.4470348, 0.4470348, 1.3411044]).reshape(4, 1, 1, 1),
+            _f32([2.5]),
+            _f32([1.6666667]),
+            _f32([2.5]),
+            _f32([1.25]),
+            _NONE,
+        ),
+    ),
     # With one pixel the variance is 0 and its root turns sharply: differences of 1e-6 are not small there.
-    _forward("T07 one pixel", [np.full((1, 1, 1, 2), 5, np.float32), np.ones(2, np.float32), _ZEROS, _ZEROS,
-                               np.ones(2, np.float32)],
-             {"exponential_avg_factor": 0.01, "epsilon": 1e-3}, differentiate=(),
-             expected=(np.zeros((1, 1, 1, 2)), np.float32([0.05, 0.05]), np.float32([0.99, 0.99]),
-                       np.float32([5, 5]), np.zeros(2), _NONE)),
-    _forward("T07 no image", [np.zeros((0, 1, 1, 2), np.float32), *_PAIR], _RUNNING,
-             expected=(np.zeros((0, 1, 1, 2)), _NAN_PAIR, _NAN_PAIR, _ZEROS, _ZEROS, _NONE)),
-    _forward("T07 no image, inference", [np.zeros((0, 1, 1, 2), np.float32), *_PAIR], _INFERENCE,
-             expected=(np.zeros((0, 1, 1, 2)), _NAN_PAIR, _NAN_PAIR, _ZEROS, _ZEROS, _NONE)),
+    _forward(
+        "T07 one pixel",
+        [np.full((1, 1, 1, 2), 5, np.float32), np.ones(2, np.float32), _ZEROS, _ZEROS, np.ones(2, np.float32)],
+        {"exponential_avg_factor": 0.01, "epsilon": 1e-3},
+        differentiate=(),
+        expected=(np.zeros((1, 1, 1, 2)), _f32([0.05, 0.05]), _f32([0.99, 0.99]), _f32([5, 5]), np.zeros(2), _NONE),
+    ),
+    _forward(
+        "T07 no image",
+        [np.zeros((0, 1, 1, 2), np.float32), *_PAIR],
+        _RUNNING,
+        expected=(np.zeros((0, 1, 1, 2)), _NAN_PAIR, _NAN_PAIR, _ZEROS, _ZEROS, _NONE),
+    ),
+    _forward(
+        "T07 no image, inference",
+        [np.zeros((0, 1, 1, 2), np.float32), *_PAIR],
+        _INFERENCE,
+        expected=(np.zeros((0, 1, 1, 2)), _NAN_PAIR, _NAN_PAIR, _ZEROS, _ZEROS, _NONE),
+    ),
     _forward("scale of another size", [_IMAGES, _SCALE[:2], *_FOUR[1:]], raises="does not fit the channels"),
-    _forward("mean of another size", [_IMAGES, _SCALE, _OFFSET, _MEAN[:2], _VARIANCE], _INFERENCE,
-             raises="does not fit the channels"),
+    _forward(
+        "mean of another size",
+        [_IMAGES, _SCALE, _OFFSET, _MEAN[:2], _VARIANCE],
+        _INFERENCE,
+        raises="does not fit the channels",
+    ),
     _forward("no mean", [_IMAGES, _SCALE, _OFFSET, _NONE, _NONE], _INFERENCE, raises="does not fit the channels"),
     _forward("rank 3", [_IMAGES[0], *_FOUR], raises="rank is wrong"),
     _backward("training", [_GRADIENT, _IMAGES, *_STATISTICS]),
@@ -198,7 +229,9 @@ CASES = [
     _backward("float64", [item.astype(np.float64) for item in (_GRADIENT, _IMAGES, *_STATISTICS)], oracle=False),
     _backward("T07 no image", [np.zeros((0, 1, 1, 2), np.float32)] * 2 + [*_PAIR[:3], _NONE]),
     _backward("gradient of another shape", [_GRADIENT[:2], _IMAGES, *_STATISTICS], raises="does not fit x"),
-    _backward("scale of another size", [_GRADIENT, _IMAGES, _SCALE[:2], *_STATISTICS[1:]], raises="does not fit the channels"),
+    _backward(
+        "scale of another size", [_GRADIENT, _IMAGES, _SCALE[:2], *_STATISTICS[1:]], raises="does not fit the channels"
+    ),
     *_lrn_cases("defaults", _uniform(1, 2, 2, 7)),
     *_lrn_cases("radius 2", _uniform(1, 1, 1, 6), depth_radius=2, bias=2.0, alpha=0.5, beta=0.75),
     *_lrn_cases("radius 0", _uniform(2, 1, 2, 3), depth_radius=0),
@@ -207,7 +240,13 @@ CASES = [
     *_lrn_cases("float16", _uniform(1, 2, 1, 3).astype(np.float16)),
     *(replace(case, oracle=False) for case in _lrn_cases("bfloat16", _uniform(1, 2, 1, 3).astype(_BFLOAT16))),
     OpCase("LRN/rank 3", "LRN", [_IMAGES[0]], raises="rank is wrong"),
-    OpCase("LRN/negative radius", "LRN", [_IMAGES], {"depth_radius": -1}, raises="attr 'depth_radius' has a wrong value"),
-    OpCase("LRNGrad/shapes differ", "LRNGrad", [_IMAGES, _IMAGES, _IMAGES[:2]],
-           raises="two shapes contradict each other|different shapes"),
-]  # fmt: skip
+    OpCase(
+        "LRN/negative radius", "LRN", [_IMAGES], {"depth_radius": -1}, raises="attr 'depth_radius' has a wrong value"
+    ),
+    OpCase(
+        "LRNGrad/shapes differ",
+        "LRNGrad",
+        [_IMAGES, _IMAGES, _IMAGES[:2]],
+        raises="two shapes contradict each other|different shapes",
+    ),
+]
