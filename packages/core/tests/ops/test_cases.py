@@ -57,6 +57,7 @@ _GRADIENT_TESTED_ELSEWHERE = {
     "ReadVariableOp",  # tests/grad/test_backprop.py: its gradient is that of the variable
     "ResourceGather",  # the same
     "PreventGradient",  # the same: its rule is an error
+    "CheckNumerics",  # tests/ops/test_array.py: it is stateful, since an error is an effect
     "_Arg",
     "_Retval",
 }
