@@ -186,3 +186,60 @@ def test_kernels_are_chosen_by_dtype_and_registering_twice_is_an_error() -> None
     with hr.Graph().as_default() as graph:
         results = hr.Session(graph).run([hr.apply_op("TestByType", v) for v in (hr.constant(3), hr.constant(3.0))])
     assert results == [6, 3.0]
+
+
+@hr.register_op("TestFaulty", inputs=dict(x="T"), outputs=dict(y="T"), attrs=dict(how=hr.attr.string()))
+def _faulty_shape(op):
+    """x, if its kernel did what its shape function says."""
+    return [op.inputs[0].shape]
+
+
+@hr.register_kernel("TestFaulty")
+def _faulty(op, x):
+    results = {
+        "itself": x, "view": x[::-1], "dtype": x.astype(np.float64), "number": 1.0, "nothing": None, "shape": x[:1] + 0,
+    }  # fmt: skip
+    return results[op.attr("how")]
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("itself", r"wrong memory(.|\n)*memory of input 0(.|\n)*aliases="),
+        ("view", r"wrong memory(.|\n)*memory of input 0(.|\n)*aliases="),
+        ("dtype", r"wrong dtype(.|\n)*float32\[4\](.|\n)*float64"),
+        ("number", r"wrong dtype(.|\n)*float32\[4\](.|\n)*got:      float"),
+        ("nothing", "wrong dtype(.|\n)*NoneType"),
+        ("shape", r"wrong shape(.|\n)*float32\[4\](.|\n)*got:      \[1\](.|\n)*set_shape"),
+    ],
+)
+def test_what_a_faulty_kernel_gives_is_refused_in_the_first_step(how: str, message: str) -> None:
+    """An undeclared view of the arena would change under the eyes of who reads it; nothing would say so."""
+    session, x, y = _session(lambda x: hr.apply_op("TestFaulty", x * 2.0, how=how, name="guilty") + hr.exp(x))
+    with pytest.raises(
+        hr.errors.InvalidArgumentError, match=f"the kernel of TestFaulty gave an output with the {message}"
+    ) as caught:
+        session.run(y, feeds={x: np.ones(4)})
+    assert "'guilty' created at test_numpy_backend.py" in str(caught.value)
+
+
+def test_a_kernel_with_the_wrong_number_of_outputs_is_refused() -> None:
+    @hr.register_op("TestTwo", inputs=dict(x="T"), outputs=dict(y="T", z="T"))
+    def two(op):
+        """x, twice."""
+        return [op.inputs[0].shape] * 2
+
+    hr.register_kernel("TestTwo")(lambda op, x: (x + 0, x + 0, x + 0))
+    session, x, y = _session(lambda x: hr.apply_op("TestTwo", x))
+    with pytest.raises(hr.errors.InvalidArgumentError, match="wrong number of outputs(.|\n)*2(.|\n)*3"):
+        session.run(y, feeds={x: np.ones(4)})
+
+
+def test_a_false_static_shape_is_found_in_the_first_step() -> None:
+    def build(x):
+        kept = hr.apply_op("TestFaulty", x, how="shape")
+        return hr.exp(kept) * 2.0
+
+    session, x, y = _session(build)
+    with pytest.raises(hr.errors.InvalidArgumentError, match="wrong shape"):
+        session.run(y, feeds={x: np.ones(4)})

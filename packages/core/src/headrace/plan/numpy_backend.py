@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from headrace.errors import FeedError, HeadraceError
+from headrace.errors import FeedError, HeadraceError, InvalidArgumentError
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 from headrace.interfaces import INTERFACE_VERSION, OpHook, Resources
 from headrace.kernels.context import context_of, group_inputs
 from headrace.kernels.registry import Kernel, find_kernel
 from headrace.plan.memory import ALIGNMENT, Allocation, Step, last_uses, plan_memory
+from headrace.types import Shape
 
 __all__ = ["NumpyBackend", "NumpyPlan"]
 
@@ -201,7 +202,7 @@ class NumpyPlan:
         self._program = program
         self._filename = f"<headrace plan {next(_plan_numbers)}>"
         self._arenas: list[tuple[Any, ...]] = []
-        self._function = self._compile(instrumented=False)
+        self._function = self._first_run
         self._instrumented: Callable[..., Any] | None = None
 
     @property
@@ -222,7 +223,7 @@ class NumpyPlan:
             buffers = self._new_arena()
         try:
             with np.errstate(all="ignore"):
-                return self._function(buffers, arguments)  # type: ignore[no-any-return]  # generated code
+                return self._function(buffers, arguments)
         except Exception as error:
             raise self._explained(error) from error.__cause__
         finally:
@@ -231,12 +232,19 @@ class NumpyPlan:
     def run_with_hook(self, arguments: Sequence[Any], hook: OpHook) -> Sequence[Any]:
         """Run the segment once, calling `hook(i)` before operation i."""
         if self._instrumented is None:
-            self._instrumented = self._compile(instrumented=True)
+            self._instrumented = self._bound(self._code(instrumented=True), _kernel_of)
         try:
             with np.errstate(all="ignore"):
                 return self._instrumented(self._new_arena(), arguments, hook)  # type: ignore[no-any-return]
         except Exception as error:
             raise self._explained(error) from error.__cause__
+
+    def _first_run(self, buffers: tuple[Any, ...], arguments: Sequence[Any]) -> Sequence[Any]:
+        """Check what each kernel gives: a faulty one would spoil values of other operations, without an error."""
+        code = self._code(instrumented=False)
+        results: Sequence[Any] = self._bound(code, _checked)(buffers, arguments)
+        self._function = self._bound(code, _kernel_of)
+        return results
 
     def _new_arena(self) -> tuple[Any, ...]:
         """Fresh memory and the views into it, one per planned value."""
@@ -250,12 +258,14 @@ class NumpyPlan:
             views.append(np.ndarray(shape, spec.dtype.array_type, memory.data, start + offset))
         return tuple(views)
 
-    def _compile(self, *, instrumented: bool) -> Callable[..., Any]:
+    def _code(self, *, instrumented: bool) -> CodeType:
+        return compile(_source(self._program, instrumented=instrumented), self._filename, "exec")
+
+    def _bound(self, code: CodeType, kernel_of: Callable[[_Line], Callable[..., Any]]) -> Callable[..., Any]:
+        """The step function, with the kernels and constants that its code names."""
         namespace: dict[str, Any] = {"copy": _owned_copy, "array": np.asarray}
         namespace.update({f"c{number}": value for number, value in self._program.constants.items()})
-        namespace.update({f"f{index}": line.function for index, line in enumerate(self._program.lines)})
-        source = _source(self._program, instrumented=instrumented)
-        code: CodeType = compile(source, self._filename, "exec")
+        namespace.update({f"f{index}": kernel_of(line) for index, line in enumerate(self._program.lines)})
         exec(code, namespace)  # the source is made of numbers only, never of names or data from outside
         function: Callable[..., Any] = namespace["step"]
         return function
@@ -271,6 +281,62 @@ class NumpyPlan:
             return error.at(op.location)
         error.add_note(f"while computing {op.location}")
         return error
+
+
+def _kernel_of(line: _Line) -> Callable[..., Any]:
+    return line.function
+
+
+def _checked(line: _Line) -> Callable[..., Any]:
+    """The kernel of a line, followed by a check of its outputs."""
+    count = len(line.op.op_def.inputs)
+
+    def call(*arguments: Any, **out: Any) -> Any:
+        result = line.function(*arguments, **out)
+        buffers = [*arguments[count:], *out.values()]
+        _check_outputs(
+            line, arguments[:count], buffers[0] if buffers and type(buffers[0]) is tuple else buffers, result
+        )
+        return result
+
+    return call
+
+
+def _check_outputs(line: _Line, inputs: Sequence[Any], out: Sequence[Any], result: Any) -> None:
+    op = line.op
+    single = len(op.outputs) == 1 and not op.op_def.outputs[0].is_list
+    values = [result] if single else list(result or ())
+    if len(values) != len(op.outputs):
+        raise _faulty(op, "number of outputs", str(len(op.outputs)), str(len(values)))
+    for tensor, value in zip(op.outputs, values, strict=True):
+        if tensor.dtype.kind in ("resource", "variant"):
+            continue
+        if getattr(value, "dtype", None) != tensor.dtype.array_type:
+            raise _faulty(op, "dtype", str(tensor.spec), f"{type(value).__name__} {getattr(value, 'dtype', '')}")
+        if not tensor.shape.is_compatible_with(Shape(value.shape)):
+            raise _faulty(op, "shape", str(tensor.spec), str(list(value.shape)))
+        if any(np.may_share_memory(value, buffer) for buffer in out):
+            continue
+        for position, given in enumerate(inputs):
+            arrays = given if isinstance(given, list) else [given]
+            if position not in line.kernel.aliases and any(_shares_memory(value, array) for array in arrays):
+                raise _faulty(op, "memory", "memory of its own", f"memory of input {position}")
+
+
+def _shares_memory(value: Any, array: Any) -> bool:
+    return isinstance(array, np.ndarray) and value.size > 0 and np.may_share_memory(value, array)
+
+
+def _faulty(op: Operation, what: str, expected: str, got: str) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"the kernel of {op.type} gave an output with the wrong {what}",
+        where=op.location,
+        expected=expected,
+        got=got,
+        hint=f"hr.register_kernel('{op.type}', aliases=[...]) names the inputs whose memory an output may share"
+        if what == "memory"
+        else "compare the kernel with the shape function, and with what set_shape said",
+    )
 
 
 def _owned_copy(value: Any) -> Any:
