@@ -252,9 +252,14 @@ def test_what_is_taken_back_leaves_no_trace() -> None:
     graph = hr.Graph()
     with graph.as_default():
         hr.constant(1.0, name="kept")
-    with pytest.raises(ZeroDivisionError), graph.as_default(), graph.all_or_nothing():
-        hr.Variable(1.0, name="lost")
-        raise ZeroDivisionError
+
+    def add_and_fail() -> None:
+        with graph.as_default(), graph.all_or_nothing():
+            hr.Variable(1.0, name="lost")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        add_and_fail()
     assert [op.name for op in graph.operations] == ["kept"]
     assert graph.variables == []
     with pytest.raises(hr.errors.NotFoundError):

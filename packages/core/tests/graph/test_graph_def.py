@@ -308,3 +308,30 @@ def test_incomplete_operations_on_reference_variables_are_kept_or_refused(node: 
     with pytest.raises(hr.errors.HeadraceError) as caught:
         hr.import_graph_def(proto)
     assert any("while importing" in note for note in caught.value.__notes__)
+
+
+@pytest.mark.parametrize("sizes", [[0, 2**62, 2**62], [2**62], [1] * 70], ids=["beside an empty one", "many", "rank"])
+def test_sizes_that_no_array_can_have_are_refused(sizes: list[int]) -> None:
+    shape = TensorShapeProto(dim=[TensorShapeProto.Dim(size=size) for size in sizes])
+    with pytest.raises(hr.errors.DataLossError, match="at most 64 dimensions and"):
+        decode_tensor(TensorProto(dtype=hr.float32.number, tensor_shape=shape))
+
+
+@pytest.mark.parametrize(("op", "attr"), [("Unpack", "num"), ("Split", "num_split"), ("Pack", "N")])
+def test_a_number_of_tensors_that_no_graph_has_is_refused_before_memory_is_taken(op: str, attr: str) -> None:
+    proto = GraphDef()
+    node = proto.node.add(name="x", op="Const")
+    node.attr["dtype"].type = hr.int32.number
+    node.attr["value"].tensor.CopyFrom(encode_tensor(np.zeros((), np.int32)))
+    many = proto.node.add(name="many", op=op, input=["x", "x"][: 1 + (op == "Split")])
+    many.attr["T"].type = hr.int32.number
+    many.attr[attr].i = 2**40
+    with pytest.raises(hr.errors.AttrError, match=f"attr '{attr}' is too large"):
+        hr.import_graph_def(proto)
+
+
+def test_a_constant_key_that_is_no_text_is_refused() -> None:
+    proto = GraphDef()
+    proto.node.add(name="x", op="Const").attr["_headrace_constant"].s = b"\xff"
+    with pytest.raises(hr.errors.DataLossError, match="value of constant 'x' is missing"):
+        hr.import_graph_def(proto)

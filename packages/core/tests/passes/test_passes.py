@@ -282,3 +282,19 @@ def test_a_pair_that_undoes_itself_stays_where_the_inner_one_must_wait() -> None
     for fetch in outer:
         with pytest.raises(hr.errors.InvalidArgumentError, match="not a number"):
             hr.Session(graph).run(fetch, feeds={x: [np.nan, 1.0], m: np.ones((2, 3))})
+
+
+def test_feeding_what_a_shape_was_inferred_from_forgets_the_inference() -> None:
+    """The plan would reserve memory for the old shape, and a step would fill it with repeated rows."""
+    with hr.Graph().as_default() as graph:
+        rows = hr.constant(1)
+        x = hr.placeholder(hr.float32, [6])
+        y = hr.reshape(x, hr.stack([rows, -1])) * 2.0 + 1.0
+        z = hr.exp(y)
+    session = hr.Session(graph)
+    assert y.shape == [1, 6]
+    value = np.arange(6.0)
+    assert session.run(z, feeds={x: value}).shape == (1, 6)
+    np.testing.assert_allclose(
+        session.run(z, feeds={x: value, rows: 3}), np.exp(value.reshape(3, 2) * 2 + 1), rtol=1e-6
+    )

@@ -358,6 +358,7 @@ def _infer_specs(
     op_def: OpDef, name: str, attrs: Mapping[str, AttrValue], inputs: Sequence[Tensor]
 ) -> list[TensorSpec]:
     """Run the shape function; an error that does not show what it got gets the inputs' specs."""
+    dtypes = [dtype for argument in op_def.outputs for dtype in argument.dtypes(attrs)]
     context = _Inference(name.rstrip("/"), op_def.name, attrs, inputs)
     try:
         shapes = op_def.shape_function(context)
@@ -365,7 +366,6 @@ def _infer_specs(
         if error.got is None:
             error.got = ", ".join(f"'{tensor.name}' {tensor.spec}" for tensor in inputs) or "no inputs"
         raise
-    dtypes = [dtype for argument in op_def.outputs for dtype in argument.dtypes(attrs)]
     if len(shapes) != len(dtypes):
         raise InternalError(f"the shape function of {op_def.name} gave {len(shapes)} shapes for {len(dtypes)} outputs")
     return [TensorSpec(dtype, shape) for dtype, shape in zip(dtypes, shapes, strict=True)]

@@ -345,7 +345,7 @@ class _Import:
             if spec is None and node.op in reference_variables.VARIABLE_TYPES:
                 spec = _VARIABLE_ATTRS.get(name)
             attrs[name] = _decode_unknown(name, value) if spec is None else _decode_attr(name, value, spec)
-        key = node.attr[_CONSTANT_KEY].s.decode() if _CONSTANT_KEY in node.attr else ""
+        key = node.attr[_CONSTANT_KEY].s.decode("utf-8", "replace") if _CONSTANT_KEY in node.attr else ""
         if key:
             if key not in self.constants:
                 raise DataLossError(

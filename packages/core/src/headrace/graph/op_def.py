@@ -10,7 +10,7 @@ from importlib import metadata
 from typing import Protocol
 
 from headrace import types
-from headrace.errors import AlreadyExistsError, InvalidArgumentError, UnknownOpError, known_names
+from headrace.errors import AlreadyExistsError, AttrError, InvalidArgumentError, UnknownOpError, known_names
 from headrace.graph.attr import REQUIRED, AttrSpec, AttrValue, any_type
 from headrace.types import Array, DType, Shape, TensorSpec, as_dtype
 
@@ -48,6 +48,10 @@ class InferenceContext(Protocol):
 ShapeFunction = Callable[[InferenceContext], Sequence[Shape]]
 
 
+_MAX_TENSORS = 1 << 20
+"""The tensors that one argument may stand for: a graph file of 100 bytes may ask for 2**62."""
+
+
 @dataclass(frozen=True, slots=True)
 class ArgSpec:
     """One input or output of an operation type.
@@ -72,11 +76,19 @@ class ArgSpec:
         return self.number_attr is not None or self.type_list_attr is not None
 
     def dtypes(self, attrs: Mapping[str, AttrValue]) -> tuple[DType, ...]:
-        """The dtypes of the tensors that the argument stands for under the given attributes."""
+        """The dtypes of the tensors that the argument stands for under the given attributes.
+
+        Raises:
+          AttrError: there would be too many of them.
+        """
         if self.type_list_attr is not None:
             return tuple(attrs[self.type_list_attr])
         dtype = self.dtype if self.dtype is not None else attrs[str(self.type_attr)]
         count = 1 if self.number_attr is None else attrs[self.number_attr]
+        if count > _MAX_TENSORS:
+            raise AttrError(
+                f"attr '{self.number_attr}' is too large", expected=f"at most {_MAX_TENSORS}", got=str(count)
+            )
         return (dtype,) * count
 
     def __str__(self) -> str:

@@ -16,7 +16,8 @@ from headrace.types import Array, DType, Shape, as_dtype, bfloat16, float16, str
 
 __all__ = ["decode_shape", "decode_tensor", "encode_shape", "encode_tensor"]
 
-_MAX_ELEMENTS = 2**62
+_MAX_RANK = 64  # NumPy's limit
+_MAX_ELEMENTS = 2**58  # of 16 bytes: what NumPy can count, also along dimensions beside an empty one
 
 
 def encode_tensor(value: Array) -> TensorProto:
@@ -85,8 +86,8 @@ def decode_tensor(proto: TensorProto) -> Array:
         raise _damaged("a dtype with values and a complete shape", f"{dtype}{shape}")
     sizes = shape.as_tuple()
     count = math.prod(sizes)
-    if count > _MAX_ELEMENTS:
-        raise _damaged(f"at most {_MAX_ELEMENTS} elements", str(count))
+    if len(sizes) > _MAX_RANK or math.prod(size for size in sizes if size) > _MAX_ELEMENTS:
+        raise _damaged(f"at most {_MAX_RANK} dimensions and {_MAX_ELEMENTS} elements", str(shape))
     if proto.tensor_content:
         if dtype.size * count != len(proto.tensor_content) or not dtype.size:
             raise _damaged(f"{dtype.size * count} bytes for {dtype}{shape}", f"{len(proto.tensor_content)} bytes")

@@ -24,7 +24,8 @@ def prune(
 
     Argument i is an `_Arg` operation that stands for `feeds[i]`; result i is a `_Retval` of `fetches[i]`; targets carry
     the attr `_target`. What only leads to a fed tensor is left out. Shapes are inferred again from the feeds' shapes,
-    so that a plan for concrete shapes knows every shape that follows from them.
+    so that a plan for concrete shapes knows every shape that follows from them. Where a tensor that the graph computes
+    is fed, nothing that was known of values and shapes after it is taken over: the feed may differ.
 
     Args:
       graph: the user's graph.
@@ -45,6 +46,7 @@ def prune(
             "_Arg", (), attrs, name=f"argument_{index}", device=feed.op.device, source=feed.op.source
         )
         tensors[feed] = argument.outputs[0]
+    only_placeholders = all(feed.op.type == "Placeholder" for feed in feeds)
     marked = frozenset(targets)
     copies: dict[Operation, Operation] = {}
     for op in _needed(fetches, targets, frozenset(feeds)):
@@ -53,9 +55,9 @@ def prune(
         inputs = [tensors[tensor] for tensor in op.inputs]
         controls = [copies[item] for item in op.control_inputs if item in copies]
         attrs = {**op.attrs, "_target": True} if op in marked else op.attrs
-        copies[op] = copy_op(op, inputs, bounded, controls, attrs)
+        copies[op] = copy_op(op, inputs, bounded, controls, attrs, trusted=only_placeholders)
         for old, new in zip(op.outputs, copies[op].outputs, strict=True):
-            new.shape = _sharpened(new.shape, old.shape)
+            new.shape = _sharpened(new.shape, old.shape) if only_placeholders else new.shape
             tensors.setdefault(old, new)
     for index, fetch in enumerate(fetches):
         attrs = {"T": fetch.dtype, "index": index}

@@ -46,8 +46,13 @@ def copy_op(
     graph: Graph,
     control_inputs: Sequence[Operation] = (),
     attrs: Mapping[str, object] | None = None,
+    *,
+    trusted: bool = True,
 ) -> Operation:
-    """Create the same operation in another graph, with other inputs and possibly other attributes."""
+    """Create the same operation in another graph, with other inputs and possibly other attributes.
+
+    `trusted`: what was inferred for `op` from the values of its inputs holds for the new ones too.
+    """
     return graph.create_op(
         op.type,
         inputs,
@@ -58,7 +63,7 @@ def copy_op(
         colocation=op.colocation,
         source=op.source,
         op_def=op.op_def,
-        like=op,
+        like=op if trusted else None,
     )
 
 
