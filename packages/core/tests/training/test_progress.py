@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from typing import Any
 
 import pytest
@@ -39,6 +40,19 @@ def test_a_terminal_shows_a_bar_with_the_values() -> None:
     assert "epoch 1/1" in last
     assert "4/4" in last
     assert "loss 0.25" in last
+
+
+def test_a_terminal_without_a_size_shows_a_bar_too() -> None:
+    reader, writer = os.openpty()  # no rows and no columns, as under `script` and some runners
+    with os.fdopen(writer, "w") as stream:
+        progress = Progress(stream, clock=clock)
+        progress.start_epoch(1, 1, 1, 0)
+        progress.step({"loss": 1.0})
+        progress.end_epoch({"loss": 1.0})
+        stream.flush()
+        shown = os.read(reader, 65536)
+    os.close(reader)
+    assert b"1/1" in shown
 
 
 def test_without_progress_nothing_is_written() -> None:

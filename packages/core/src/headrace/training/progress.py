@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -45,7 +46,10 @@ class Progress:
         """
         self._title, self._start = f"epoch {number}/{total}", self._clock()
         if self._enabled and self._stream.isatty():
-            self._bar = tqdm(total=steps, initial=done, desc=self._title, unit="step", file=self._stream)
+            width = (
+                shutil.get_terminal_size().columns
+            )  # 80 where the terminal has no size; tqdm alone would show nothing
+            self._bar = tqdm(total=steps, initial=done, desc=self._title, unit="step", file=self._stream, ncols=width)
 
     def step(self, values: Mapping[str, float]) -> None:
         """Count one step, and now and then show its values."""
