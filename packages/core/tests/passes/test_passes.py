@@ -298,3 +298,20 @@ def test_feeding_what_a_shape_was_inferred_from_forgets_the_inference() -> None:
     np.testing.assert_allclose(
         session.run(z, feeds={x: value, rows: 3}), np.exp(value.reshape(3, 2) * 2 + 1), rtol=1e-6
     )
+
+
+def test_arguments_and_results_of_functions_in_a_graph_are_fed_and_fetched_like_others() -> None:
+    """Graph files of function bodies have them; their numbers must not be taken for those of the step."""
+    graph = hr.Graph()
+    attrs = {"T": hr.float32, "index": 0}
+    argument = graph.create_op("_Arg", (), {**attrs, "shape": [2]}, name="argument").outputs[0]
+    with graph.as_default():
+        x = hr.placeholder(hr.float32, [2])
+        y = argument - x
+    result = graph.create_op("_Retval", [y], attrs, name="result")
+    session = hr.Session(graph)
+    assert session.run(y, feeds={x: [1, 2], argument: [5, 5]}).tolist() == [4, 3]
+    with pytest.raises(hr.errors.FeedError, match="'argument' needs a value"):
+        session.run(y, feeds={x: [1, 2]})
+    with pytest.raises(hr.errors.GraphError, match=r"'result' marks a result(.|\n)*fetch what it reads, 'Sub:0'"):
+        session.run(result, feeds={x: [1, 2], argument: [5, 5]})

@@ -46,6 +46,8 @@ def blocked_sum(x: Array, axes: tuple[int, ...], keep: bool, out: Any = None) ->
     rounding depend on it.
     """
     x = np.asarray(x, order="C")
+    if not axes:
+        return np.positive(x, out=out)  # added to nothing, -0.0 stays; NumPy starts from 0.0
     if x.size <= SMALL or x.dtype.kind not in "fc":
         return np.add.reduce(x, axis=axes, dtype=x.dtype, out=out, keepdims=keep)
     result = np.empty(_reduced(x, axes, keep), x.dtype) if out is None else out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from headrace.errors import FeedError
+from headrace.errors import FeedError, GraphError
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 from headrace.passes.rewrite import copy_op
@@ -35,6 +35,7 @@ def prune(
       feed_shapes: the shapes to assume of the feeds, or None for their static ones.
     Raises:
       FeedError: a placeholder is needed and not fed.
+      GraphError: a target only marks a result.
     """
     bounded = Graph(seed=graph.seed, extend=True)
     bounded.library = graph.library
@@ -50,8 +51,14 @@ def prune(
     marked = frozenset(targets)
     copies: dict[Operation, Operation] = {}
     for op in _needed(fetches, targets, frozenset(feeds)):
-        if op.type == "Placeholder" and op.outputs[0] not in tensors:
+        if op.type in ("Placeholder", "_Arg") and op.outputs[0] not in tensors:
             raise _missing_feed(op, fetches, targets)
+        if op.type == "_Retval":
+            raise GraphError(
+                f"'{op.name}' marks a result of a function and cannot be run",
+                where=op.location,
+                hint=f"fetch what it reads, '{op.inputs[0].name}'",
+            )
         inputs = [tensors[tensor] for tensor in op.inputs]
         controls = [copies[item] for item in op.control_inputs if item in copies]
         attrs = {**op.attrs, "_target": True} if op in marked else op.attrs
