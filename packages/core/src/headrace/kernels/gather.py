@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from headrace.interfaces import OpContext
+from headrace.kernels.memo import memoized
 from headrace.kernels.registry import register_kernel
 from headrace.kernels.state import check_indices
 from headrace.ops.gather import check_index_depth, check_updates, gathered_sizes, inverted
@@ -17,7 +18,8 @@ from headrace.types import Array, Shape, string
 @register_kernel("GatherV2", takes_out=True)
 def _gather(op: OpContext, params: Array, indices: Array, axis: Array, out: Array | None = None) -> Array:
     params, indices = np.asarray(params), np.asarray(indices)
-    number, batch, sizes = gathered_sizes(params.shape, indices.shape, scalar_of(axis, "axis"), op.attr("batch_dims"))
+    where = (params.shape, indices.shape, scalar_of(axis, "axis"), op.attr("batch_dims"))
+    number, batch, sizes = memoized(gathered_sizes, *where)
     check_indices(indices, params.shape[number])
     if not batch:
         return np.take(params, indices, number, out, "clip")  # the indices are checked; "raise" would copy to a buffer
@@ -128,7 +130,11 @@ def _write(target: Array, flat: Array, valid: Array, updates: Array, depth: int,
 
 
 def _add_rows(rows: Array, flat: Array, updates: Array) -> None:
-    np.add.at(rows, flat, updates)
+    """`np.add.at` adds row after row, in order; where no row is named twice the much faster `+=` does the same."""
+    if (flat.size and np.bincount(flat).max() > 1) or rows.dtype.kind not in "iufc":
+        np.add.at(rows, flat, updates)
+    else:
+        rows[flat] += updates
 
 
 def _replace_rows(rows: Array, flat: Array, updates: Array) -> None:

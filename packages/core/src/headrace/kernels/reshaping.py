@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from headrace.errors import ShapeError
 from headrace.interfaces import OpContext
+from headrace.kernels.memo import memoized
 from headrace.kernels.registry import register_kernel
 from headrace.ops.reshaping import check_broadcast, checked_multiples, permuted_axes, reduction_axes, squeezed_axes
 from headrace.ops.shapes import checked_sizes, normalize_axis, reshaped, scalar_of
@@ -14,10 +17,15 @@ from headrace.types import Array, Shape, broadcast_shapes
 
 @register_kernel("Reshape", aliases=[0])
 def _reshape(op: OpContext, tensor: Array, shape: Array) -> Array:
-    tensor, sizes = np.asarray(tensor), np.asarray(shape)
+    tensor = np.asarray(tensor)
+    return tensor.reshape(memoized(_new_shape, tensor.shape, shape))
+
+
+def _new_shape(old: Sequence[int], shape: Array) -> tuple[int, ...]:
+    sizes = np.asarray(shape)
     if sizes.ndim > 1:
         raise ShapeError("a shape must be a vector", expected="shape [rank]", got=str(list(sizes.shape)))
-    return tensor.reshape(reshaped(tensor.shape, sizes.reshape(-1).tolist()))
+    return reshaped(old, [int(size) for size in sizes.reshape(-1)])
 
 
 @register_kernel("ExpandDims", aliases=[0])
@@ -37,21 +45,30 @@ def _squeeze(op: OpContext, x: Array) -> Array:
 @register_kernel("Transpose", aliases=[0])
 def _transpose(op: OpContext, x: Array, perm: Array) -> Array:
     x = np.asarray(x)
-    return x.transpose(permuted_axes(perm, x.ndim))
+    return x.transpose(memoized(permuted_axes, perm, x.ndim))
 
 
 @register_kernel("BroadcastTo", aliases=[0])
 def _broadcast_to(op: OpContext, x: Array, shape: Array) -> Array:
-    x, sizes = np.asarray(x), checked_sizes(shape)
-    check_broadcast(Shape(x.shape), sizes)
-    return np.broadcast_to(x, sizes)
+    x = np.asarray(x)
+    return np.broadcast_to(x, memoized(_target, x.shape, shape))
+
+
+def _target(given: Sequence[int], shape: Array) -> tuple[int, ...]:
+    sizes = checked_sizes(shape)
+    check_broadcast(Shape(given), sizes)
+    return sizes
 
 
 @register_kernel("BroadcastGradientArgs")
 def _broadcast_gradient_args(op: OpContext, s0: Array, s1: Array) -> tuple[Array, Array]:
     dtype = op.attr("T").array_type
-    first, second = reduction_axes(checked_sizes(s0), checked_sizes(s1))
+    first, second = memoized(_axes_to_sum, s0, s1)
     return np.array(first, dtype), np.array(second, dtype)
+
+
+def _axes_to_sum(s0: Array, s1: Array) -> tuple[list[int], list[int]]:
+    return reduction_axes(checked_sizes(s0), checked_sizes(s1))
 
 
 @register_kernel("BroadcastArgs")
@@ -63,6 +80,10 @@ def _broadcast_args(op: OpContext, s0: Array, s1: Array) -> Array:
 @register_kernel("Tile")
 def _tile(op: OpContext, x: Array, multiples: Array) -> Array:
     x = np.asarray(x)
-    counts = checked_multiples(multiples, x.ndim)
-    checked_sizes([size * count for size, count in zip(x.shape, counts, strict=True)])
-    return np.tile(x, counts)
+    return np.tile(x, memoized(_copies, x.shape, multiples))
+
+
+def _copies(shape: Sequence[int], multiples: Array) -> tuple[int, ...]:
+    counts = checked_multiples(multiples, len(shape))
+    checked_sizes([size * count for size, count in zip(shape, counts, strict=True)])
+    return counts

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from headrace.interfaces import OpContext
+from headrace.kernels.memo import memoized
 from headrace.kernels.registry import register_kernel
 from headrace.ops.selection import check_select
 from headrace.types import Array, Shape, broadcast_shapes
@@ -14,11 +17,14 @@ from headrace.types import Array, Shape, broadcast_shapes
 def _select_v2(op: OpContext, condition: Array, t: Array, e: Array, out: Array | None = None) -> Array:
     condition, t, e = np.asarray(condition), np.asarray(t), np.asarray(e)
     if out is None:
-        shape = broadcast_shapes(Shape(condition.shape), Shape(t.shape), Shape(e.shape)).as_tuple()
-        out = np.empty(shape, t.dtype)
+        out = np.empty(memoized(_common_shape, condition.shape, t.shape, e.shape), t.dtype)
     out[...] = e
     np.copyto(out, t, where=condition)
     return out
+
+
+def _common_shape(*shapes: Sequence[int]) -> tuple[int, ...]:
+    return broadcast_shapes(*map(Shape, shapes)).as_tuple()
 
 
 @register_kernel("Select", takes_out=True)

@@ -175,7 +175,7 @@ def entry_index(
     return slice(None if entry.from_start else first, None if entry.to_end else last, step)
 
 
-def numpy_index(masks: SliceMasks, begin: Array, end: Array, strides: Array, shape: Sequence[int]) -> tuple[Any, ...]:
+def numpy_index(masks: SliceMasks, shape: Sequence[int], begin: Array, end: Array, strides: Array) -> tuple[Any, ...]:
     """The NumPy index that takes what a `StridedSlice` takes from a tensor of `shape`.
 
     Raises:
