@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 from typing import Any
 
 import pytest
@@ -42,15 +43,18 @@ def test_a_terminal_shows_a_bar_with_the_values() -> None:
     assert "loss 0.25" in last
 
 
-def test_a_terminal_without_a_size_shows_a_bar_too() -> None:
+def test_a_terminal_without_a_size_shows_a_bar_too(monkeypatch: pytest.MonkeyPatch) -> None:
     reader, writer = os.openpty()  # no rows and no columns, as under `script` and some runners
     with os.fdopen(writer, "w") as stream:
-        progress = Progress(stream, clock=clock)
+        monkeypatch.setattr(sys, "stdout", stream)
+        progress = Progress(clock=clock)
         progress.start_epoch(1, 1, 1, 0)
         progress.step({"loss": 1.0})
         progress.end_epoch({"loss": 1.0})
+        stream.write("end")
         stream.flush()
         shown = os.read(reader, 65536)
+        monkeypatch.undo()
     os.close(reader)
     assert b"1/1" in shown
 
