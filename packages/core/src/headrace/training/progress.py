@@ -46,10 +46,16 @@ class Progress:
         """
         self._title, self._start = f"epoch {number}/{total}", self._clock()
         if self._enabled and self._stream.isatty():
-            width = (
-                shutil.get_terminal_size().columns
-            )  # 80 where the terminal has no size; tqdm alone would show nothing
-            self._bar = tqdm(total=steps, initial=done, desc=self._title, unit="step", file=self._stream, ncols=width)
+            size = shutil.get_terminal_size()  # a guess where the terminal has none; tqdm alone would then show nothing
+            self._bar = tqdm(
+                total=steps,
+                initial=done,
+                desc=self._title,
+                unit="step",
+                file=self._stream,
+                ncols=size.columns,
+                nrows=size.lines,
+            )
 
     def step(self, values: Mapping[str, float]) -> None:
         """Count one step, and now and then show its values."""
