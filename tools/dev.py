@@ -45,7 +45,13 @@ def main(arguments: list[str]) -> int:
     has_nox = [str(python), "-c", "import nox"]
     if not python.exists() or subprocess.run(has_nox, env=variables, stderr=subprocess.DEVNULL).returncode != 0:
         print(f"making {folder} with {NOX} in it", flush=True)
-        venv.EnvBuilder(clear=True, with_pip=True).create(folder)
+        try:
+            venv.EnvBuilder(clear=True, with_pip=True).create(folder)
+        except subprocess.CalledProcessError:
+            print(
+                "this Python cannot make an environment with pip; on Debian: apt install python3-venv", file=sys.stderr
+            )
+            return 2
         subprocess.run([str(python), "-m", "pip", "install", "--quiet", NOX], env=variables, check=True)
     command = [str(python), "-m", "nox", "--session", arguments[0], "--", *arguments[1:]]
     return subprocess.run(command, cwd=ROOT, env=variables).returncode
