@@ -53,7 +53,8 @@ def _complex_gradient(op: Operation, g: Tensor) -> list[Tensor]:
 def _complex_abs(op: Operation, g: Tensor) -> list[Tensor]:
     """x / |x|, and 0 where x is 0."""
     x = op.inputs[0]
-    return [_complex(g, _zeros(g), x.dtype) * apply_op("Sign", x)]
+    slope: Tensor = apply_op("DivNoNan", g, op.outputs[0])
+    return [_complex(slope, _zeros(slope), x.dtype) * x]
 
 
 @register_gradient("Angle")

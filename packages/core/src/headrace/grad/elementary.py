@@ -137,24 +137,26 @@ def _sigmoid_grad(op: Operation, g: Tensor) -> list[Tensor]:
     return [g * dy * (1 - y * 2), _op("SigmoidGrad", y, g)]
 
 
+# The next three take the conjugate of y, so the gradient by y is the conjugate of that by the conjugate.
+
+
 @register_gradient("SqrtGrad")
 def _sqrt_grad(op: Operation, g: Tensor) -> list[Tensor]:
     """d(dy / (2 y)) = -z / y d(y) + 1 / (2 y) d(dy), where z is the output."""
-    y, z = conjugate(op.inputs[0]), conjugate(op.outputs[0])
-    slope = g / y
-    return [-slope * z, slope * 0.5]
+    slope = g / op.inputs[0]
+    return [-conjugate(slope) * op.outputs[0], slope * 0.5]
 
 
 @register_gradient("RsqrtGrad")
 def _rsqrt_grad(op: Operation, g: Tensor) -> list[Tensor]:
     """d(-dy y**3 / 2) = -3/2 dy y**2 d(y) - y**3 / 2 d(dy)."""
-    y, dy = conjugate(op.inputs[0]), conjugate(op.inputs[1])
-    return [g * dy * _op("Square", y) * -1.5, _op("RsqrtGrad", op.inputs[0], g)]
+    y, dy = conjugate(op.inputs[0]), op.inputs[1]
+    return [conjugate(g) * dy * _op("Square", y) * -1.5, _op("RsqrtGrad", y, g)]
 
 
 @register_gradient("ReciprocalGrad")
 @register_gradient("InvGrad")
 def _reciprocal_grad(op: Operation, g: Tensor) -> list[Tensor]:
     """d(-dy y**2) = -2 dy y d(y) - y**2 d(dy)."""
-    y, dy = conjugate(op.inputs[0]), conjugate(op.inputs[1])
-    return [g * dy * y * -2, _op("ReciprocalGrad", op.inputs[0], g)]
+    y, dy = conjugate(op.inputs[0]), op.inputs[1]
+    return [conjugate(g) * dy * y * -2, _op("ReciprocalGrad", y, g)]

@@ -134,9 +134,9 @@ def _minimum(op: Operation, g: Tensor) -> list[Tensor]:
 
 @register_gradient("SquaredDifference")
 def _squared_difference(op: Operation, g: Tensor) -> list[Tensor]:
-    """d((x - y)**2) = 2 (x - y) (dx - dy)."""
+    """d(|x - y|**2) = 2 (x - y) (dx - dy); of complex numbers only the real part of g counts."""
     x, y = op.inputs
-    slope = g * 2 * (x - y)
+    slope = (g + conjugate(g)) * (x - y)
     return [sum_to_operand(slope, x, y), -sum_to_operand(slope, y, x)]
 
 
