@@ -1,6 +1,6 @@
 """What a kernel derives from sizes and axes, kept from one step to the next.
 
-A plan runs the same operation with the same sizes again and again. Checking them and turning them into a NumPy index took
+A plan runs the same operation with the same sizes again and again. Checking them and turning them into an index took
 25 microseconds of the 28 of a strided slice, so kernels remember what came out.
 """
 
