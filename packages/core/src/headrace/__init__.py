@@ -148,7 +148,7 @@ from headrace.ops.reduction import (
     sum,
     var,
 )
-from headrace.ops.reshaping import broadcast_to, expand_dims, permute_dims, repeat, reshape, squeeze, tile, transpose
+from headrace.ops.reshaping import broadcast_to, expand_dims, permute_dims, reshape, squeeze, tile, transpose
 from headrace.ops.reversal import flip, reverse_sequence, roll
 from headrace.ops.search import histogram_fixed_width, setdiff1d, topk, unique, unique_with_counts
 from headrace.ops.segment import (

@@ -126,12 +126,6 @@ def test_eye_may_be_rectangular() -> None:
         np.testing.assert_array_equal(hr.Session(graph).run(unit), np.eye(rows, columns))
 
 
-@pytest.mark.parametrize(("repeats", "axis"), [(2, None), (0, 0), (3, -1), ([1, 0, 2], 1), ([2, 0], 0)])
-def test_repeat_is_that_of_numpy(repeats: Any, axis: int | None) -> None:
-    np.testing.assert_array_equal(_run(lambda x: hr.repeat(x, repeats, axis)), np.repeat(_MATRIX, repeats, axis))
-    check_gradient(lambda xs: [hr.repeat(xs[0], repeats, axis) * 2.0], [_MATRIX])
-
-
 def test_boolean_mask_masks_any_axis() -> None:
     mask = np.array([True, False, True])
     np.testing.assert_array_equal(_run(lambda x: hr.boolean_mask(x, mask, axis=1)), _MATRIX[:, mask])

@@ -11,7 +11,6 @@ from headrace.graph import attr
 from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
 from headrace.graph.op_def import InferenceContext, register_op
 from headrace.graph.operation import Tensor
-from headrace.graph.scopes import name_scope
 from headrace.ops.shapes import (
     check_per_axis,
     checked_sizes,
@@ -23,7 +22,7 @@ from headrace.ops.shapes import (
 )
 from headrace.types import Array, Shape, broadcast_shapes
 
-__all__ = ["broadcast_to", "expand_dims", "permute_dims", "repeat", "reshape", "squeeze", "tile", "transpose"]
+__all__ = ["broadcast_to", "expand_dims", "permute_dims", "reshape", "squeeze", "tile", "transpose"]
 
 
 @register_op(
@@ -352,37 +351,4 @@ def tile(x: TensorLike, multiples: TensorLike, *, name: str | None = None) -> Te
       [1 2 1 2]
     """
     result: Tensor = apply_op("Tile", x, shape_tensor(multiples), name=name)
-    return result
-
-
-def repeat(x: TensorLike, repeats: TensorLike, axis: int | None = None, *, name: str | None = None) -> Tensor:
-    """Each element, or slice, of `x` several times in a row.
-
-    Args:
-      x: any dtype and shape.
-      repeats: how often: an integer scalar for all, or `[n]`, one number for each of the n slices.
-      axis: the axis along which to repeat; by default `x` is flattened first.
-      name: the name scope of the operations.
-
-    Example:
-      >>> import headrace as hr
-      >>> with hr.Graph().as_default() as graph:
-      ...     x = hr.repeat([[1, 2], [3, 4]], 2, axis=1)
-      >>> print(hr.Session(graph).run(x))
-      [[1 1 2 2]
-       [3 3 4 4]]
-    """
-    with name_scope(name or "repeat"):
-        tensor, counts = convert_to_tensor(x), convert_to_tensor(repeats)
-        if axis is None:
-            tensor, axis = apply_op("Reshape", tensor, [-1]), 0
-        place = axis + len(tensor.shape) if axis < 0 else axis
-        size = apply_op("GatherV2", apply_op("Shape", tensor, out_type=counts.dtype), place, 0)
-        if counts.shape.rank == 0:
-            counts = apply_op("Fill", apply_op("ExpandDims", size, 0), counts)
-        longest = apply_op("Max", apply_op("ConcatV2", [counts, np.zeros(1, counts.dtype.array_type)], 0), [0])
-        steps = apply_op("Range", 0, longest, 1)
-        taken = apply_op("Where", apply_op("Less", apply_op("ExpandDims", steps, 0), apply_op("ExpandDims", counts, 1)))
-        numbers = apply_op("StridedSlice", taken, [0, 0], [0, 1], [1, 1], begin_mask=1, end_mask=1, shrink_axis_mask=2)
-        result: Tensor = apply_op("GatherV2", tensor, numbers, place)
     return result
