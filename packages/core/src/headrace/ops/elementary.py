@@ -1,4 +1,7 @@
-"""Element-wise elementary and special functions: roots, exponentials, logarithms, angles, error and gamma functions."""
+"""Element-wise elementary and special functions: roots, exponentials, logarithms, angles, error and gamma functions.
+
+Its length is that of the users' documentation: each function is one statement.
+"""
 
 from __future__ import annotations
 

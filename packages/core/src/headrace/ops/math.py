@@ -1,4 +1,7 @@
-"""Element-wise arithmetic: sums, products, quotients, powers, extremes and rounding."""
+"""Element-wise arithmetic: sums, products, quotients, powers, extremes and rounding.
+
+Its length is that of the users' documentation: each function is one or two statements.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Reductions: one value from all elements along some axes."""
+"""Reductions: one value from all elements along some axes.
+
+Half of its length is the users' documentation.
+"""
 
 from __future__ import annotations
 
