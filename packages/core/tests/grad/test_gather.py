@@ -27,6 +27,29 @@ def test_rows_of_a_variable_get_a_sparse_gradient() -> None:
     np.testing.assert_array_equal(dense, [2 * _TABLE[0], 4 * _TABLE[1], [0, 0, 0], 2 * _TABLE[3]])
 
 
+def test_rows_of_a_tensor_get_a_sparse_gradient_too() -> None:
+    with hr.Graph().as_default() as graph:
+        table = hr.constant(_TABLE)
+        rows = hr.gather(table, [[1, 3], [1, 0]])
+        (slope,) = hr.gradients(rows * rows, [table])
+        assert isinstance(slope, hr.IndexedSlices)
+        dense = slope.to_dense()
+    expected = [2 * _TABLE[0], 4 * _TABLE[1], [0, 0, 0], 2 * _TABLE[3]]
+    np.testing.assert_array_equal(hr.Session(graph).run(dense), expected)
+
+
+def test_rows_of_a_variable_are_read_without_the_rest() -> None:
+    """A80."""
+    with hr.Graph().as_default() as graph:
+        table = hr.Variable(_TABLE)
+        rows, columns = hr.gather(table, np.array([2, 0], np.int16)), hr.gather(table, [1], axis=1)
+    assert rows.op.type == "ResourceGather"
+    assert columns.op.type == "GatherV2"
+    values = hr.Session(graph).run([rows, columns])
+    np.testing.assert_array_equal(values[0], _TABLE[[2, 0]])
+    np.testing.assert_array_equal(values[1], _TABLE[:, [1]])
+
+
 def test_several_gathers_of_one_table_stay_sparse() -> None:
     """D27: sums of sparse gradients are sparse."""
     with hr.Graph().as_default() as graph:

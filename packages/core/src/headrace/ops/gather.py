@@ -193,6 +193,8 @@ def gather(
 ) -> Tensor:
     """The slices of `x` along an axis that the indices name, in their order.
 
+    Rows of a Variable are read where the variable lives, without the rest of it, and their gradient is `IndexedSlices`.
+
     Args:
       x: any dtype, `[batch..., outer..., size, inner...]`.
       indices: int16, int32 or int64 in `[0, size)`, `[batch..., picks...]`.
@@ -213,7 +215,14 @@ def gather(
        [1 2]]
     """
     chosen = batch_dims if axis is None else axis
-    result: Tensor = apply_op("GatherV2", x, indices, chosen, batch_dims=batch_dims, name=name)
+    handle = getattr(x, "handle", None)
+    result: Tensor
+    if isinstance(handle, Tensor) and isinstance(chosen, int) and chosen == batch_dims == 0:
+        rows = convert_to_tensor(indices)
+        wide = apply_op("Cast", rows, DstT=types.int32) if rows.dtype.size < 4 else rows
+        result = apply_op("ResourceGather", handle, wide, dtype=x.dtype, name=name)
+    else:
+        result = apply_op("GatherV2", x, indices, chosen, batch_dims=batch_dims, name=name)
     return result
 
 
