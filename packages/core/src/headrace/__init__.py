@@ -19,7 +19,7 @@ from headrace.graph.scopes import colocate_with, control_dependencies, device, n
 from headrace.kernels import ranges as _ranges_kernels  # noqa: F401
 from headrace.kernels.registry import register_kernel
 from headrace.ops import indexing as _indexing  # noqa: F401
-from headrace.ops import linalg, nn, random
+from headrace.ops import linalg, nn, random, strings
 from headrace.ops.array import (
     full,
     full_like,

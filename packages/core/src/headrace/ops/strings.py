@@ -1,0 +1,376 @@
+"""Strings (`hr.strings`): joining, splitting, parsing, formatting and decoding. Strings are bytes of any length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace import types
+from headrace.errors import AttrError, ShapeError
+from headrace.graph import attr
+from headrace.graph.apply import TensorLike, apply_op
+from headrace.graph.op_def import InferenceContext, register_op
+from headrace.graph.operation import Tensor
+from headrace.types import DTypeLike, Shape, as_dtype, broadcast_shapes, float32, string
+
+__all__ = [
+    "as_string",
+    "decode_raw",
+    "join",
+    "length",
+    "lower",
+    "split",
+    "substr",
+    "to_number",
+    "upper",
+]
+
+_UNIT = attr.string("BYTE", allowed=["BYTE", "UTF8_CHAR"])
+_ENCODING = attr.string("", allowed=["", "utf-8"])
+_INPUT = {"input": "string"}
+_OUTPUT = {"output": "string"}
+
+
+@register_op(
+    "StringJoin",
+    inputs={"inputs": "N * string"},
+    outputs=_OUTPUT,
+    attrs={"N": attr.int(minimum=1), "separator": attr.string("")},
+)
+def _join_shape(op: InferenceContext) -> list[Shape]:
+    """The strings at each position of several tensors joined; scalars join everywhere."""
+    shapes = [item.shape for item in op.inputs]
+    result = Shape([])
+    for shape in shapes:
+        if shape.rank is None:
+            return [Shape()]
+        if shape.rank:
+            result = shape if result.rank == 0 else result.merge(shape)
+    return [result]
+
+
+@register_op(
+    "StringSplitV2",
+    inputs={"input": "string", "sep": "string"},
+    outputs={"indices": "int64", "values": "string", "shape": "int64"},
+    attrs={"maxsplit": attr.int(-1)},
+)
+def _split_shape(op: InferenceContext) -> list[Shape]:
+    """The pieces of each string of a vector, as a sparse matrix: positions `[n, 2]`, pieces `[n]`, shape `[2]`."""
+    op.inputs[0].shape.with_rank(1)
+    op.inputs[1].shape.with_rank(0)
+    return [Shape([None, 2]), Shape([None]), Shape([2])]
+
+
+@register_op(
+    "AsString",
+    inputs={"input": "T"},
+    outputs=_OUTPUT,
+    attrs={
+        "T": attr.type(*types.COMPUTABLE, string),
+        "precision": attr.int(-1),
+        "scientific": attr.bool(False),
+        "shortest": attr.bool(False),
+        "width": attr.int(-1),
+        "fill": attr.string(""),
+    },
+)
+def _as_string_shape(op: InferenceContext) -> list[Shape]:
+    """Each number as C's printf writes it: `%f`, `%e` (scientific) or `%g` (shortest), and `%d`; or true, false."""
+    _check_format(op)
+    return [op.inputs[0].shape]
+
+
+def _check_format(op: InferenceContext) -> None:
+    """Only the flags of printf may fill: a letter would become a conversion of its own."""
+    dtype, fill = op.inputs[0].dtype, op.attr("fill")
+    if fill not in ("", " ", "0", "-", "+", "#"):
+        raise AttrError(
+            "attr 'fill' has a wrong value", expected="one of ' ', '0', '-', '+', '#', or none", got=repr(fill)
+        )
+    if op.attr("scientific") and op.attr("shortest"):
+        raise AttrError("a number is written in one form", expected="scientific or shortest", got="both")
+    if dtype.is_integer or dtype is types.bool:
+        for name, default in (("precision", -1), ("scientific", False), ("shortest", False)):
+            if op.attr(name) != default:
+                raise AttrError(
+                    f"attr '{name}' is for floats", expected=f"{default} for {dtype}", got=str(op.attr(name))
+                )
+
+
+@register_op("StringLength", inputs=_INPUT, outputs={"output": "int32"}, attrs={"unit": _UNIT})
+def _length_shape(op: InferenceContext) -> list[Shape]:
+    """The length of each string in bytes, or in characters of UTF-8."""
+    return [op.inputs[0].shape]
+
+
+@register_op("StringLower", inputs=_INPUT, outputs=_OUTPUT, attrs={"encoding": _ENCODING})
+def _lower_shape(op: InferenceContext) -> list[Shape]:
+    """Each string in lower case: the letters of ASCII, or with `utf-8` all."""
+    return [op.inputs[0].shape]
+
+
+@register_op("StringUpper", inputs=_INPUT, outputs=_OUTPUT, attrs={"encoding": _ENCODING})
+def _upper_shape(op: InferenceContext) -> list[Shape]:
+    """Each string in upper case: the letters of ASCII, or with `utf-8` all."""
+    return [op.inputs[0].shape]
+
+
+@register_op(
+    "Substr",
+    inputs={"input": "string", "pos": "T", "len": "T"},
+    outputs=_OUTPUT,
+    attrs={"T": attr.type(types.int32, types.int64), "unit": _UNIT},
+)
+def _substr_shape(op: InferenceContext) -> list[Shape]:
+    """`len` bytes or characters of each string from `pos` on, or up to its end; `pos` below 0 counts from the end."""
+    text, position, size = (item.shape for item in op.inputs)
+    if not position.is_compatible_with(size):
+        raise ShapeError("pos and len differ in shape", expected=str(position), got=str(size))
+    return [broadcast_shapes(text, position.merge(size))]
+
+
+@register_op(
+    "StringToNumber",
+    inputs={"string_tensor": "string"},
+    outputs={"output": "out_type"},
+    attrs={
+        "out_type": attr.type(
+            types.float32, types.float64, types.int32, types.int64, types.uint32, types.uint64, default=float32
+        )
+    },
+)
+def _to_number_shape(op: InferenceContext) -> list[Shape]:
+    """The number that each string writes, spaces around it allowed."""
+    return [op.inputs[0].shape]
+
+
+@register_op(
+    "DecodeRaw",
+    inputs={"bytes": "string"},
+    outputs={"output": "out_type"},
+    attrs={
+        "out_type": attr.type(
+            types.float16, types.bfloat16, types.float32, types.float64, types.int8, types.int16, types.int32,
+            types.int64, types.uint8, types.uint16, types.complex64, types.complex128, types.bool,
+        ),
+        "little_endian": attr.bool(True),
+    },
+)  # fmt: skip
+def _decode_raw_shape(op: InferenceContext) -> list[Shape]:
+    """The bytes of each string as numbers along one more axis; all strings have one length."""
+    return [op.inputs[0].shape + Shape([None])]
+
+
+def join(inputs: Sequence[TensorLike], separator: str = "", *, name: str | None = None) -> Tensor:
+    """The strings at each position of several tensors, joined.
+
+    Args:
+      inputs: string tensors of one shape, or scalars, which join at every position.
+      separator: put between them.
+      name: the operation's name.
+    Returns:
+      string, the common shape.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default() as graph:
+      ...     names = hr.strings.join([["a", "b"], "x"], separator="-")
+      >>> print(hr.Session(graph).run(names))
+      [b'a-x' b'b-x']
+    """
+    result: Tensor = apply_op("StringJoin", inputs, separator=separator, name=name)
+    return result
+
+
+def split(
+    x: TensorLike, separator: TensorLike = "", maxsplit: int = -1, *, name: str | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The pieces of each string, cut as Python's `str.split` cuts.
+
+    Args:
+      x: string `[rows]`.
+      separator: where to cut; empty means at runs of white space.
+      maxsplit: how often to cut at most, -1 for no limit.
+      name: the operation's name.
+    Returns:
+      A sparse matrix: int64 positions `[n, 2]`, the pieces `[n]`, and int64 `[2]`, the rows and the most pieces of one.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default() as graph:
+      ...     indices, pieces, shape = hr.strings.split(["to be", "or"])
+      >>> print(hr.Session(graph).run(pieces))
+      [b'to' b'be' b'or']
+    """
+    indices, pieces, shape = apply_op("StringSplitV2", x, separator, maxsplit=maxsplit, name=name)
+    return indices, pieces, shape
+
+
+def as_string(
+    x: TensorLike,
+    *,
+    precision: int = -1,
+    scientific: bool = False,
+    shortest: bool = False,
+    width: int = -1,
+    fill: str = "",
+    name: str | None = None,
+) -> Tensor:
+    """Each number as text.
+
+    Args:
+      x: numeric, bool or string, any shape.
+      precision: digits after the point of floats, -1 for six.
+      scientific: write floats with an exponent.
+      shortest: write floats in the shorter of the two forms.
+      width: the least number of characters, -1 for none; bool ignores it.
+      fill: `"0"` fills with zeros, `"-"` on the right, `"+"` writes the sign; empty fills with spaces.
+      name: the operation's name.
+    Returns:
+      string, the same shape.
+    Raises:
+      AttrError: another fill, or an option that is not for the dtype.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default() as graph:
+      ...     text = hr.strings.as_string([1.5, -2.0], precision=2)
+      >>> print(hr.Session(graph).run(text))
+      [b'1.50' b'-2.00']
+    """
+    attrs = {"precision": precision, "scientific": scientific, "shortest": shortest, "width": width, "fill": fill}
+    result: Tensor = apply_op("AsString", x, **attrs, name=name)
+    return result
+
+
+def length(x: TensorLike, unit: str = "BYTE", *, name: str | None = None) -> Tensor:
+    """The length of each string.
+
+    Args:
+      x: string, any shape.
+      unit: `"BYTE"` or `"UTF8_CHAR"`.
+      name: the operation's name.
+    Returns:
+      int32, the same shape.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default() as graph:
+      ...     sizes = hr.strings.length(["é", "ab"])
+      >>> print(hr.Session(graph).run(sizes))
+      [2 2]
+    """
+    result: Tensor = apply_op("StringLength", x, unit=unit, name=name)
+    return result
+
+
+def lower(x: TensorLike, encoding: str = "", *, name: str | None = None) -> Tensor:
+    """Each string in lower case.
+
+    Args:
+      x: string, any shape.
+      encoding: empty for the letters of ASCII only, or `"utf-8"`.
+      name: the operation's name.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default() as graph:
+      ...     text = hr.strings.lower(["Ab"])
+      >>> print(hr.Session(graph).run(text))
+      [b'ab']
+    """
+    result: Tensor = apply_op("StringLower", x, encoding=encoding, name=name)
+    return result
+
+
+def upper(x: TensorLike, encoding: str = "", *, name: str | None = None) -> Tensor:
+    """Each string in upper case; see `lower`.
+
+    Args:
+      x: string, any shape.
+      encoding: empty for the letters of ASCII only, or `"utf-8"`.
+      name: the operation's name.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default() as graph:
+      ...     text = hr.strings.upper(["Ab"])
+      >>> print(hr.Session(graph).run(text))
+      [b'AB']
+    """
+    result: Tensor = apply_op("StringUpper", x, encoding=encoding, name=name)
+    return result
+
+
+def substr(
+    x: TensorLike, position: TensorLike, size: TensorLike, unit: str = "BYTE", *, name: str | None = None
+) -> Tensor:
+    """A part of each string.
+
+    Args:
+      x: string, any shape.
+      position: int32 or int64, a shape that broadcasts with that of `x`; where the part begins, below 0 from the end.
+      size: the dtype and shape of `position`; the length of the part, which ends with the string if that is shorter.
+      unit: `"BYTE"` or `"UTF8_CHAR"`.
+      name: the operation's name.
+    Returns:
+      string, the broadcast shape.
+    Raises:
+      OutOfRangeError: a position is not in the string (when it is run).
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default() as graph:
+      ...     text = hr.strings.substr(["hello"], -3, 2)
+      >>> print(hr.Session(graph).run(text))
+      [b'll']
+    """
+    result: Tensor = apply_op("Substr", x, position, size, unit=unit, name=name)
+    return result
+
+
+def to_number(x: TensorLike, dtype: DTypeLike = float32, *, name: str | None = None) -> Tensor:
+    """The number that each string writes.
+
+    Args:
+      x: string, any shape.
+      dtype: float32, float64, int32, int64, uint32 or uint64.
+      name: the operation's name.
+    Returns:
+      `dtype`, the same shape.
+    Raises:
+      InvalidArgumentError: a string is not such a number (when it is run).
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default() as graph:
+      ...     numbers = hr.strings.to_number([" 1.5 ", "inf"])
+      >>> print(hr.Session(graph).run(numbers))
+      [1.5 inf]
+    """
+    result: Tensor = apply_op("StringToNumber", x, out_type=as_dtype(dtype), name=name)
+    return result
+
+
+def decode_raw(x: TensorLike, dtype: DTypeLike, *, little_endian: bool = True, name: str | None = None) -> Tensor:
+    r"""The bytes of each string as numbers.
+
+    Args:
+      x: string, any shape; all of one length.
+      dtype: what the bytes are.
+      little_endian: the order of the bytes of one number.
+      name: the operation's name.
+    Returns:
+      `dtype`, the shape of `x` and one axis more.
+    Raises:
+      InvalidArgumentError: the lengths differ, or are no multiple of the size of one number (when it is run).
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default() as graph:
+      ...     numbers = hr.strings.decode_raw([b"\x01\x00\x02\x00"], hr.int16)
+      >>> print(hr.Session(graph).run(numbers))
+      [[1 2]]
+    """
+    result: Tensor = apply_op("DecodeRaw", x, out_type=as_dtype(dtype), little_endian=little_endian, name=name)
+    return result
