@@ -60,6 +60,8 @@ _GRADIENT_TESTED_ELSEWHERE = {
     "CheckNumerics",  # tests/ops/test_array.py: it is stateful, since an error is an effect
     "_Arg",
     "_Retval",
+    *("Complex", "Real", "Imag", "Conj", "ComplexAbs", "Angle"),  # tests/grad/test_math.py: by real and imaginary parts
+    "Cholesky",  # tests/grad/test_reduction.py: of symmetric matrices only
 }
 
 _STATEFUL = {op_def.name for op_def in _CORE if op_def.stateful}

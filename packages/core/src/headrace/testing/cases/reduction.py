@@ -247,6 +247,13 @@ _SPECIAL = [
         deviation="TensorFlow loses digits: its sums have few blocks",
     ),
     OpCase(
+        "Sum/C17 long wide columns",
+        "Sum",
+        [np.full([50000, 20], 0.1, np.float32), np.array(0, np.int32)],
+        expected=np.full([20], 50000 * np.float64(np.float32(0.1)), np.float32),
+        deviation="TensorFlow loses digits: its sums have few blocks",
+    ),
+    OpCase(
         "Sum/C17 first and last axis",
         "Sum",
         [np.full([3000, 2, 30], 0.1, np.float32), np.array([0, 2], np.int32)],
