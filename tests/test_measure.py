@@ -34,7 +34,11 @@ def test_raise_sites_of_our_errors_are_found_with_the_fields_they_lack(tmp_path:
 
 
 def test_raises_without_a_message_are_found(tmp_path: Path) -> None:
-    text = "with pytest.raises(ValueError):\n    f()\nwith pytest.raises(ValueError, match='x'):\n    f()\n"
+    text = (
+        "with pytest.raises(ValueError):\n    f()\n"
+        "with pytest.raises(ValueError, match='x'):\n    f()\n"
+        "with pytest.raises(ValueError) as caught:\n    f()\n"
+    )
     (tmp_path / "test_f.py").write_text(text)
     assert raise_sites.unmatched(tmp_path) == ["test_f.py:1"]
 
