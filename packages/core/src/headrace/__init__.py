@@ -408,6 +408,7 @@ __all__ = [
     "std",
     "stop_gradient",
     "string",
+    "strings",
     "subtract",
     "sum",
     "take",

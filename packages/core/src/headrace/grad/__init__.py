@@ -33,4 +33,5 @@ from headrace.grad import (  # noqa: F401
     slicing,
     state,
     stateless_random,
+    strings,
 )

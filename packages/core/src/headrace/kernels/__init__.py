@@ -34,4 +34,5 @@ from headrace.kernels import (  # noqa: F401
     special,
     state,
     stateless_random,
+    strings,
 )

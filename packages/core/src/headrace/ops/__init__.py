@@ -33,4 +33,5 @@ from headrace.ops import (  # noqa: F401
     slicing,
     state,
     stateless_random,
+    strings,
 )
