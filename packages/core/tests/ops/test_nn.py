@@ -42,6 +42,15 @@ def test_silu_is_x_times_sigmoid() -> None:
     np.testing.assert_allclose(run(hr.nn.silu, _X), wide / (1 + np.exp(-wide)), rtol=2e-6)
 
 
+def test_c07_sigmoid_times_another_output_is_not_silu() -> None:
+    def gated(x):
+        gate, value = hr.split(x, 2, axis=2)
+        return hr.sigmoid(gate) * value
+
+    product = run(gated, np.array([[[2, 3]]], np.float32))
+    np.testing.assert_allclose(product, [[[3 / (1 + np.exp(-2))]]], rtol=2e-6)
+
+
 @pytest.mark.parametrize(
     "function",
     [hr.nn.gelu, lambda x: hr.nn.gelu(x, approximate=True), hr.nn.silu, hr.nn.layer_norm, hr.nn.l2_normalize],
