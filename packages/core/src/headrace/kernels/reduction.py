@@ -98,7 +98,7 @@ def _narrow_sum(op: OpContext, x: Array, axis: Array) -> Array:
 def _mean(op: OpContext, x: Array, axis: Array, out: Any = None) -> Any:
     axes = axes_from(axis, np.ndim(x))
     total = blocked_sum(x, axes, op.attr("keep_dims"), out)
-    return np.divide(total, x.dtype.type(_count(x, axes)), out=out)
+    return np.divide(total, x.dtype.type(_count(x, axes)), out=out) if axes else total
 
 
 @register_kernel("Mean", dtypes={"T": _NARROW})
@@ -123,6 +123,8 @@ def _integer_mean(op: OpContext, x: Array, axis: Array) -> Array:
 def _prod(op: OpContext, x: Array, axis: Array, out: Any = None) -> Any:
     x = np.asarray(x, order="C")
     axes = axes_from(axis, x.ndim)
+    if not axes:
+        return np.positive(x, out=out)  # a complex -0.0 would not outlive the multiplication by 1
     return np.multiply.reduce(x, axis=axes, dtype=x.dtype, out=out, keepdims=op.attr("keep_dims"))
 
 

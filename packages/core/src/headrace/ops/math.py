@@ -14,6 +14,7 @@ from headrace.graph.attr import AttrSpec
 from headrace.graph.op_def import InferenceContext, register_op
 from headrace.graph.operation import Tensor
 from headrace.graph.operators import overload_operator
+from headrace.ops.complex import apply_part
 from headrace.ops.promotion import promoted
 from headrace.types import Shape, broadcast_shapes, float32, int8, int16, int32, int64, string
 
@@ -444,7 +445,7 @@ def abs(x: TensorLike, *, name: str | None = None) -> Tensor:
       [5. 1.]
     """
     value = convert_to_tensor(x)
-    return apply_unary("ComplexAbs" if value.dtype.is_complex else "Abs", value, name)
+    return apply_part("ComplexAbs", value, name) if value.dtype.is_complex else apply_unary("Abs", value, name)
 
 
 def sign(x: TensorLike, *, name: str | None = None) -> Tensor:

@@ -124,6 +124,20 @@ _BINARY = [
 ]
 
 _SPECIAL = [
+    OpCase(
+        "Pow/square",
+        "Pow",
+        [_f32(-3, 0, 1e20, _NAN, 2), np.float32(2)],
+        expected=_f32(9, 0, _INF, _NAN, 4),
+        differentiate=(),
+    ),
+    OpCase(
+        "Pow/square of float64",
+        "Pow",
+        [numbers("float64", 3, 5), np.float64(2)],
+        expected=in_float64(lambda x, y: x * x),
+        differentiate=(0,),
+    ),
     *(
         OpCase(
             f"{op}/{dtype} odd size",
