@@ -461,7 +461,13 @@ _POSITION = [
         expected=np.array(0, np.int32),
     ),
     *(
-        OpCase(f"{op}/{what}", op, [x, np.array(axis, np.int64)], raises=text)
+        OpCase(
+            f"{op}/{what}",
+            op,
+            [x, np.array(axis, np.int64)],
+            raises=text,
+            deviation="TensorFlow cuts the axis to 32 bits" if "O09" in what else None,
+        )
         for op in ("ArgMax", "ArgMin")
         for what, x, axis, text in (
             ("empty axis", np.zeros([2, 0], np.float32), 1, "empty axis"),
