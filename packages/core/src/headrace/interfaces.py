@@ -112,7 +112,11 @@ OpHook = Callable[[int], None]
 
 
 class Compiled(Protocol):
-    """A compiled segment. May be called by several threads at once."""
+    """A compiled segment. May be called by several threads at once.
+
+    For those who look at traces it may also have `arena_bytes`, the bytes of planned memory that one step works in, and
+    `kernels`, for each operation the name of what computes it.
+    """
 
     @property
     def operations(self) -> Sequence[Operation]:

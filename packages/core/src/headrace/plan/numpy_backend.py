@@ -6,10 +6,10 @@ the line number in a traceback says which operation failed, at no cost to steps 
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from types import CodeType, TracebackType
 from typing import Any
 
@@ -141,7 +141,7 @@ def _add_line(
     except HeadraceError as error:
         error.at(op.location)
         raise
-    function = kernel.function if kernel.direct else partial(kernel.function, context_of(op, resources))
+    function = kernel.function if kernel.direct else functools.partial(kernel.function, context_of(op, resources))
     inputs = tuple(numbers[tensor] for tensor in op.inputs)
     if kernel.binds_once and all(number in constants for number in inputs):
         constants[numbers[op.outputs[0]]] = function(*group_inputs(op, [constants[number] for number in inputs]))
@@ -200,6 +200,7 @@ class NumpyPlan:
 
     def __init__(self, program: _Program) -> None:
         self._program = program
+        self._operations = tuple(line.op for line in program.lines)
         self._filename = f"<headrace plan {next(_plan_numbers)}>"
         self._arenas: list[tuple[Any, ...]] = []
         self._function = self._first_run
@@ -208,7 +209,12 @@ class NumpyPlan:
     @property
     def operations(self) -> Sequence[Operation]:
         """The operations it runs, in order."""
-        return [line.op for line in self._program.lines]
+        return self._operations
+
+    @functools.cached_property
+    def kernels(self) -> Sequence[str]:
+        """For each operation the name of the function that computes it."""
+        return tuple(_function_name(line.kernel.function) for line in self._program.lines)
 
     @property
     def arena_bytes(self) -> int:
@@ -234,10 +240,16 @@ class NumpyPlan:
         if self._instrumented is None:
             self._instrumented = self._bound(self._code(instrumented=True), _kernel_of)
         try:
+            buffers = self._arenas.pop()
+        except IndexError:
+            buffers = self._new_arena()
+        try:
             with np.errstate(all="ignore"):
-                return self._instrumented(self._new_arena(), arguments, hook)  # type: ignore[no-any-return]
+                return self._instrumented(buffers, arguments, hook)  # type: ignore[no-any-return]
         except Exception as error:
             raise self._explained(error) from error.__cause__
+        finally:
+            self._arenas.append(buffers)
 
     def _first_run(self, buffers: tuple[Any, ...], arguments: Sequence[Any]) -> Sequence[Any]:
         """Check what each kernel gives: a faulty one would spoil values of other operations, without an error."""
@@ -281,6 +293,11 @@ class NumpyPlan:
             return error.at(op.location)
         error.add_note(f"while computing {op.location}")
         return error
+
+
+def _function_name(function: Callable[..., Any]) -> str:
+    module = "numpy" if isinstance(function, np.ufunc) else getattr(function, "__module__", "")
+    return f"{module}.{getattr(function, '__name__', type(function).__name__)}"
 
 
 def _kernel_of(line: _Line) -> Callable[..., Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from headrace.runtime.executor import Cancellation, run_step
 from headrace.runtime.feeds import check_feed_shape, feed_converter
 from headrace.runtime.initialization import initialize_variables
 from headrace.runtime.resources import ResourceManager
-from headrace.runtime.trace import Trace
+from headrace.runtime.trace import Trace, active_traces
 from headrace.types import Shape
 
 __all__ = ["StepDefinition"]
@@ -58,8 +59,8 @@ class StepDefinition:
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         """Run one step: one value per feed in, one array per fetch out."""
-        if self._config.timeout is not None:
-            return self.run_observed(values, timeout=self._config.timeout)
+        if self._config.timeout is not None or active_traces:
+            return self.run_observed(values)
         arguments = [convert(value) for convert, value in zip(self._converters, values, strict=True)]
         plan = self._plans.get(tuple([argument.shape for argument in arguments])) or self._new_plan(arguments)
         if not self._initialized:
@@ -74,12 +75,23 @@ class StepDefinition:
         trace: Trace | None = None,
         cancellation: Cancellation | None = None,
     ) -> Sequence[Any]:
-        """Run one step with a deadline, a trace or a way to cancel it (see `executor.run_step`)."""
+        """Run one step with a deadline, a trace or a way to cancel it (see `executor.run_step`).
+
+        Where no deadline is given, the configuration's holds.
+        """
+        called_ns = time.perf_counter_ns()
         arguments = [convert(value) for convert, value in zip(self._converters, values, strict=True)]
         plan = self._plans.get(tuple([argument.shape for argument in arguments])) or self._new_plan(arguments)
         if not self._initialized:
             self._initialize()
-        return run_step(plan.compiled, arguments, timeout=timeout, trace=trace, cancellation=cancellation)
+        return run_step(
+            plan,
+            arguments,
+            timeout=self._config.timeout if timeout is None else timeout,
+            trace=trace,
+            cancellation=cancellation,
+            called_ns=called_ns,
+        )
 
     def plan_for(self, values: Sequence[Any]) -> Plan:
         """The plan that `run(values)` would use."""

@@ -1,0 +1,162 @@
+"""Traces: what they record of steps, of which steps, and that a trace changes nothing else."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import headrace as hr
+from headrace.runtime import step_definition
+from headrace.runtime.trace import active_traces
+
+
+def _product() -> tuple[hr.Graph, hr.Tensor, hr.Tensor]:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [None, 4], name="x")
+        w = hr.Variable(np.ones((4, 3), np.float32), name="w")
+        y = hr.tanh(hr.matmul(x, w))
+    return graph, x, y
+
+
+def _ones(rows: int) -> np.ndarray:
+    return np.ones((rows, 4), np.float32)
+
+
+def test_a_step_is_recorded_with_its_times_bytes_and_thread() -> None:
+    graph, x, y = _product()
+    trace = hr.Trace()
+    before = time.perf_counter_ns()
+    hr.Session(graph).run(y, feeds={x: _ones(5)}, trace=trace)
+    after = time.perf_counter_ns()
+    (step,) = trace.steps
+    assert before <= step.called_ns <= step.start_ns <= step.starts_ns[0] <= step.starts_ns[-1] <= step.end_ns <= after
+    assert [op.type for op in step.operations] == ["ReadVariableOp", "MatMul", "Tanh"]
+    assert list(step.positions) == [0, 1, 2]
+    assert (step.argument_bytes, step.result_bytes, step.error) == (5 * 4 * 4, 5 * 3 * 4, "")
+    assert (step.backend, step.thread_id) == ("numpy", threading.get_native_id())
+    assert step.thread_name == threading.current_thread().name
+    assert step.arena_bytes >= 5 * 3 * 4
+    assert [kernel.rpartition(".")[0] for kernel in step.kernels[:2]] == [
+        "headrace.kernels.state",
+        "headrace.kernels.linalg",
+    ]
+    assert len(step.kernels) == 3
+
+
+def test_operations_follow_each_other_without_gaps() -> None:
+    graph, x, y = _product()
+    trace = hr.Trace()
+    hr.Session(graph).run(y, feeds={x: _ones(5)}, trace=trace)
+    records = trace.records
+    assert [record.name for record in records][1:] == ["MatMul", "Tanh"]
+    assert [record.end_ns for record in records[:-1]] == [record.start_ns for record in records[1:]]
+    assert records[-1].end_ns == trace.steps[0].end_ns
+
+
+def _by_run(session: hr.Session, x: hr.Tensor, y: hr.Tensor) -> Callable[[np.ndarray], object]:
+    return lambda value: session.run(y, feeds={x: value})
+
+
+def _by_callable(session: hr.Session, x: hr.Tensor, y: hr.Tensor) -> Callable[[np.ndarray], object]:
+    return session.make_callable(y, [x])
+
+
+def _in_background(session: hr.Session, x: hr.Tensor, y: hr.Tensor) -> Callable[[np.ndarray], object]:
+    return lambda value: session.run_async(y, feeds={x: value}).result(10)
+
+
+@pytest.mark.parametrize("way", [_by_run, _by_callable, _in_background])
+def test_all_steps_records_every_way_to_run_one(way: Callable[..., Callable[[np.ndarray], object]]) -> None:
+    graph, x, y = _product()
+    step = way(hr.Session(graph), x, y)
+    step(_ones(2))
+    with hr.Trace().all_steps() as trace:
+        result = step(_ones(2))
+    step(_ones(2))
+    assert len(trace.steps) == 1
+    np.testing.assert_array_equal(np.asarray(result), np.tanh(np.full((2, 3), 4, np.float32)))
+
+
+def test_all_steps_records_functions_and_other_threads() -> None:
+    @hr.function
+    def double(x: hr.Tensor) -> hr.Tensor:
+        return x * 2.0
+
+    with hr.Trace().all_steps() as trace:
+        thread = threading.Thread(target=lambda: double(np.float32(1)), name="another")
+        thread.start()
+        thread.join()
+    (step,) = trace.steps
+    assert step.thread_name == "another"
+    assert step.thread_id != threading.get_native_id()
+
+
+def test_a_step_is_recorded_once_per_trace() -> None:
+    graph, x, y = _product()
+    session = hr.Session(graph)
+    with hr.Trace().all_steps() as outer, hr.Trace().all_steps() as inner:
+        session.run(y, feeds={x: _ones(1)}, trace=outer)
+    assert (len(outer.steps), len(inner.steps)) == (1, 1)
+    assert outer.steps[0] is inner.steps[0]
+
+
+def test_nothing_stays_active_after_the_block_also_on_an_error() -> None:
+    with pytest.raises(ZeroDivisionError, match="mine"), hr.Trace().all_steps():
+        raise ZeroDivisionError("mine")
+    assert active_traces == []
+
+
+def test_steps_without_a_trace_are_not_observed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise AssertionError("observed")
+
+    graph, x, y = _product()
+    step = hr.Session(graph).make_callable(y, [x])
+    monkeypatch.setattr(step_definition, "run_step", refuse)
+    step(_ones(1))
+    with hr.Trace().all_steps(), pytest.raises(AssertionError, match="observed"):
+        step(_ones(1))
+
+
+def test_a_step_that_fails_is_recorded_up_to_the_operation_that_failed() -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [None])
+        y = hr.exp(hr.check_numerics(hr.log(x), "log"))
+    trace = hr.Trace()
+    with pytest.raises(hr.errors.InvalidArgumentError, match="log"):
+        hr.Session(graph).run(y, feeds={x: [-1.0]}, trace=trace)
+    (step,) = trace.steps
+    assert [record.type for record in step.op_records()] == ["Log", "CheckNumerics"]
+    assert (step.error, step.result_bytes) == ("InvalidArgumentError", 0)
+
+
+def test_the_deadline_of_the_configuration_holds_for_traced_steps() -> None:
+    graph, x, y = _product()
+    session = hr.Session(graph, config=hr.config(timeout=1e-9))
+    trace = hr.Trace()
+    with pytest.raises(hr.errors.DeadlineExceededError, match="did not end in time"):
+        session.run(y, feeds={x: _ones(1)}, trace=trace)
+    assert trace.steps[0].error == "DeadlineExceededError"
+
+
+def test_traced_steps_work_in_the_memory_of_the_others() -> None:
+    graph, x, y = _product()
+    session = hr.Session(graph)
+    traced = [session.run(y, feeds={x: _ones(3) * number}, trace=hr.Trace()) for number in (0, 1)]
+    np.testing.assert_array_equal(traced[0], np.zeros((3, 3), np.float32))
+    np.testing.assert_array_equal(traced[1], session.run(y, feeds={x: _ones(3)}))
+
+
+def test_the_plan_made_by_the_first_step_counts_as_its_preparation() -> None:
+    graph, x, y = _product()
+    session = hr.Session(graph)
+    with hr.Trace().all_steps() as trace:
+        for _ in range(2):
+            session.run(y, feeds={x: _ones(1)})
+    first, second = (step.start_ns - step.called_ns for step in trace.steps)
+    assert first > second >= 0
+    assert trace.steps[0].operations is trace.steps[1].operations
