@@ -33,6 +33,7 @@ from headrace.ops.array import (
     zeros,
     zeros_like,
 )
+from headrace.ops.axes import matrix_transpose, moveaxis
 from headrace.ops.blocks import batch_to_space, depth_to_space, space_to_batch, space_to_depth
 from headrace.ops.comparison import (
     bitwise_and,
@@ -55,8 +56,10 @@ from headrace.ops.comparison import (
 from headrace.ops.complex import angle, complex, conj, imag, real
 from headrace.ops.control import group, identity, stop_gradient
 from headrace.ops.conversion import bitcast, cast, check_numerics, ensure_shape, one_hot
+from headrace.ops.creation import asarray, empty, empty_like, tril, triu
 from headrace.ops.cumulative import cumulative_logsumexp, cumulative_prod, cumulative_sum
 from headrace.ops.diagonal import band_part, diag, diag_part, eye
+from headrace.ops.dtypes import astype, can_cast, finfo, iinfo, isdtype, result_type
 from headrace.ops.einsum import einsum, tensordot
 from headrace.ops.elementary import (
     acos,
@@ -89,12 +92,12 @@ from headrace.ops.elementary import (
     xlogy,
     zeta,
 )
+from headrace.ops.floating import copysign, hypot, log2, log10, logaddexp, nextafter, signbit
 from headrace.ops.gather import (
     gather,
     gather_nd,
     invert_permutation,
     scatter_nd,
-    take,
     tensor_scatter_add,
     tensor_scatter_update,
 )
@@ -132,6 +135,8 @@ from headrace.ops.math import (
 )
 from headrace.ops.padding import pad
 from headrace.ops.partition import dynamic_partition, dynamic_stitch
+from headrace.ops.picking import take, take_along_axis
+from headrace.ops.products import vecdot
 from headrace.ops.ranges import arange, linspace
 from headrace.ops.reduction import (
     all,
@@ -148,6 +153,7 @@ from headrace.ops.reduction import (
     sum,
     var,
 )
+from headrace.ops.repetition import broadcast_arrays, meshgrid, repeat
 from headrace.ops.reshaping import broadcast_to, expand_dims, permute_dims, reshape, squeeze, tile, transpose
 from headrace.ops.reversal import flip, reverse_sequence, roll
 from headrace.ops.search import histogram_fixed_width, setdiff1d, topk, unique, unique_with_counts
@@ -165,6 +171,8 @@ from headrace.ops.segment import (
     unsorted_segment_sum,
 )
 from headrace.ops.selection import argwhere, boolean_mask, where
+from headrace.ops.sets import unique_all, unique_counts, unique_inverse, unique_values
+from headrace.ops.sorting import argsort, searchsorted, sort
 from headrace.runtime.trace import Trace
 from headrace.session import PendingStep, Session
 from headrace.signature import Signature
@@ -231,10 +239,13 @@ __all__ = [
     "arange",
     "argmax",
     "argmin",
+    "argsort",
     "argwhere",
     "as_dtype",
+    "asarray",
     "asin",
     "asinh",
+    "astype",
     "atan",
     "atan2",
     "atanh",
@@ -251,8 +262,10 @@ __all__ = [
     "bitwise_xor",
     "bool",
     "boolean_mask",
+    "broadcast_arrays",
     "broadcast_shapes",
     "broadcast_to",
+    "can_cast",
     "cast",
     "ceil",
     "check_numerics",
@@ -270,6 +283,7 @@ __all__ = [
     "constant",
     "control_dependencies",
     "convert_to_tensor",
+    "copysign",
     "cos",
     "cosh",
     "cumulative_logsumexp",
@@ -286,6 +300,8 @@ __all__ = [
     "dynamic_partition",
     "dynamic_stitch",
     "einsum",
+    "empty",
+    "empty_like",
     "ensure_shape",
     "equal",
     "erf",
@@ -298,6 +314,7 @@ __all__ = [
     "expm1",
     "export_graph_def",
     "eye",
+    "finfo",
     "flip",
     "float16",
     "float32",
@@ -318,7 +335,9 @@ __all__ = [
     "greater_equal",
     "group",
     "histogram_fixed_width",
+    "hypot",
     "identity",
+    "iinfo",
     "imag",
     "import_graph_def",
     "int8",
@@ -327,6 +346,7 @@ __all__ = [
     "int64",
     "interfaces",
     "invert_permutation",
+    "isdtype",
     "isfinite",
     "isinf",
     "isnan",
@@ -338,21 +358,28 @@ __all__ = [
     "linspace",
     "log",
     "log1p",
+    "log2",
+    "log10",
+    "logaddexp",
     "logical_and",
     "logical_not",
     "logical_or",
     "logical_xor",
     "logsumexp",
     "matmul",
+    "matrix_transpose",
     "max",
     "maximum",
     "mean",
+    "meshgrid",
     "min",
     "minimum",
+    "moveaxis",
     "multiply",
     "multiply_no_nan",
     "name_scope",
     "negative",
+    "nextafter",
     "nn",
     "no_gradient",
     "not_equal",
@@ -376,13 +403,16 @@ __all__ = [
     "register_kernel",
     "register_op",
     "remainder",
+    "repeat",
     "reshape",
     "resource",
+    "result_type",
     "reverse_sequence",
     "roll",
     "round",
     "rsqrt",
     "scatter_nd",
+    "searchsorted",
     "segment_max",
     "segment_mean",
     "segment_min",
@@ -392,9 +422,11 @@ __all__ = [
     "shape",
     "sigmoid",
     "sign",
+    "signbit",
     "sin",
     "sinh",
     "size",
+    "sort",
     "space_to_batch",
     "space_to_depth",
     "sparse_segment_mean",
@@ -412,6 +444,7 @@ __all__ = [
     "subtract",
     "sum",
     "take",
+    "take_along_axis",
     "tan",
     "tanh",
     "tensor_scatter_add",
@@ -421,6 +454,8 @@ __all__ = [
     "to_graph_def",
     "topk",
     "transpose",
+    "tril",
+    "triu",
     "trunc",
     "truncate_divide",
     "truncate_mod",
@@ -429,6 +464,10 @@ __all__ = [
     "uint32",
     "uint64",
     "unique",
+    "unique_all",
+    "unique_counts",
+    "unique_inverse",
+    "unique_values",
     "unique_with_counts",
     "unsorted_segment_max",
     "unsorted_segment_min",
@@ -437,6 +476,7 @@ __all__ = [
     "unstack",
     "var",
     "variant",
+    "vecdot",
     "where",
     "xdivy",
     "xlogy",
