@@ -5,7 +5,6 @@ from headrace import grad as _grad  # noqa: F401  # registers the gradient rules
 from headrace import kernels as _kernels  # noqa: F401  # registers the NumPy kernels
 from headrace.config import Config, config
 from headrace.function import Function, function
-from headrace.grad import ranges as _ranges_gradients  # noqa: F401
 from headrace.grad.backprop import explain_gradient, gradients
 from headrace.grad.registry import gradient_override, no_gradient, register_gradient
 from headrace.graph import attr
@@ -16,9 +15,7 @@ from headrace.graph.op_def import InferenceContext, register_op
 from headrace.graph.operation import Operation, Tensor
 from headrace.graph.printer import format_graph
 from headrace.graph.scopes import colocate_with, control_dependencies, device, name_scope
-from headrace.kernels import ranges as _ranges_kernels  # noqa: F401
 from headrace.kernels.registry import register_kernel
-from headrace.ops import indexing as _indexing  # noqa: F401
 from headrace.ops import linalg, nn, random, strings
 from headrace.ops.array import (
     full,
@@ -56,6 +53,7 @@ from headrace.ops.comparison import (
 from headrace.ops.complex import angle, complex, conj, imag, real
 from headrace.ops.control import group, identity, stop_gradient
 from headrace.ops.conversion import bitcast, cast, check_numerics, ensure_shape, one_hot
+from headrace.ops.counting import bincount, bucketize, histogram_fixed_width
 from headrace.ops.creation import asarray, empty, empty_like, tril, triu
 from headrace.ops.cumulative import cumulative_logsumexp, cumulative_prod, cumulative_sum
 from headrace.ops.diagonal import band_part, diag, diag_part, eye
@@ -156,7 +154,7 @@ from headrace.ops.reduction import (
 from headrace.ops.repetition import broadcast_arrays, meshgrid, repeat
 from headrace.ops.reshaping import broadcast_to, expand_dims, permute_dims, reshape, squeeze, tile, transpose
 from headrace.ops.reversal import flip, reverse_sequence, roll
-from headrace.ops.search import histogram_fixed_width, setdiff1d, topk, unique, unique_with_counts
+from headrace.ops.search import nth_element, setdiff1d, topk, unique, unique_with_counts
 from headrace.ops.segment import (
     segment_max,
     segment_mean,
@@ -253,6 +251,7 @@ __all__ = [
     "band_part",
     "batch_to_space",
     "bfloat16",
+    "bincount",
     "bitcast",
     "bitwise_and",
     "bitwise_invert",
@@ -265,6 +264,7 @@ __all__ = [
     "broadcast_arrays",
     "broadcast_shapes",
     "broadcast_to",
+    "bucketize",
     "can_cast",
     "cast",
     "ceil",
@@ -383,6 +383,7 @@ __all__ = [
     "nn",
     "no_gradient",
     "not_equal",
+    "nth_element",
     "one_hot",
     "ones",
     "ones_like",

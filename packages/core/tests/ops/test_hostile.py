@@ -15,8 +15,8 @@ from headrace.graph.op_def import lookup_op_def
 from headrace.testing import OpCase
 
 _FAMILIES = (
-    "array", "blocks", "conversion", "diagonal", "gather", "joining", "padding", "partition", "ranges", "reshaping",
-    "reversal", "search", "selection", "slicing",
+    "array", "blocks", "conversion", "counting", "diagonal", "gather", "joining", "padding", "partition", "ranges",
+    "reshaping", "reversal", "search", "selection", "slicing",
 )  # fmt: skip
 _CASES = [
     case

@@ -9,6 +9,7 @@ from headrace.grad import (  # noqa: F401
     control,
     conversion,
     convolution,
+    counting,
     cumulative,
     diagonal,
     einsum,

@@ -9,7 +9,6 @@ from headrace.graph.operation import Operation, Tensor
 for _name in ("Unique", "UniqueWithCounts", "ListDiff"):
     no_gradient(_name, "which elements are equal is not a smooth function of them")
 no_gradient("InTopK", "its output is a bool")
-no_gradient("HistogramFixedWidth", "counts are integers")
 
 
 @register_gradient("TopKV2")
@@ -28,3 +27,12 @@ def _top_k(op: Operation, g: Tensor, g_indices: Tensor | None) -> list[Tensor | 
     places = apply_op("Reshape", flat, apply_op("Pack", [apply_op("Mul", rows, count), 1]))
     scattered = apply_op("ScatterNd", places, apply_op("Reshape", g, [-1]), apply_op("ExpandDims", total, 0))
     return [apply_op("Reshape", scattered, shape), None]
+
+
+@register_gradient("NthElement")
+def _nth_element(op: Operation, g: Tensor) -> list[Tensor | None]:
+    """The element that was taken gets g; several that are equal to it share it."""
+    x, y = op.inputs[0], op.outputs[0]
+    equal = apply_op("Cast", apply_op("Equal", x, apply_op("ExpandDims", y, -1)), DstT=x.dtype)
+    share = apply_op("RealDiv", g, apply_op("Sum", equal, [-1]))
+    return [apply_op("Mul", equal, apply_op("ExpandDims", share, -1)), None]

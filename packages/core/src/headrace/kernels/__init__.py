@@ -9,6 +9,7 @@ from headrace.kernels import (  # noqa: F401
     control,
     conversion,
     convolution,
+    counting,
     cumulative,
     diagonal,
     einsum,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from headrace.errors import InvalidArgumentError, ShapeError
+from headrace.errors import ShapeError
 from headrace.interfaces import OpContext
 from headrace.kernels.registry import register_kernel
-from headrace.ops.search import check_in_top_k, histogram_bins, histogram_range, top_k_count
+from headrace.ops.search import check_in_top_k, nth_place, top_k_count
 from headrace.types import Array, Shape
 
 
@@ -56,6 +56,16 @@ def _top_k(op: OpContext, x: Array, k: Array) -> tuple[Array, Array]:
     return np.take_along_axis(x, indices, -1), indices.astype(op.attr("index_type").array_type)
 
 
+@register_kernel("NthElement")
+def _nth_element(op: OpContext, x: Array, n: Array) -> Array:
+    x = np.asarray(x)
+    if not x.ndim:
+        raise ShapeError("the input must have rows", expected="rank >= 1", got="shape []")
+    size = x.shape[-1]
+    place = nth_place(n, size)
+    return np.array(np.sort(x, axis=-1)[..., size - 1 - place if op.attr("reverse") else place])
+
+
 @register_kernel("InTopK")
 def _in_top_k(op: OpContext, predictions: Array, targets: Array) -> Array:
     predictions, targets = np.asarray(predictions), np.asarray(targets)
@@ -75,19 +85,3 @@ def _list_diff(op: OpContext, x: Array, y: Array) -> tuple[Array, Array]:
     x, y = _vector(x), _vector(y)
     (places,) = np.nonzero(~np.isin(x, y))
     return x[places], places.astype(op.attr("out_idx").array_type)
-
-
-@register_kernel("HistogramFixedWidth")
-def _histogram(op: OpContext, values: Array, value_range: Array, nbins: Array) -> Array:
-    low, high = histogram_range(value_range)
-    count = histogram_bins(nbins)
-    numbers = np.asarray(values).astype(np.float64).reshape(-1)
-    if np.isnan(numbers).any():
-        raise InvalidArgumentError(
-            "a value of the histogram is NaN", expected="numbers", got=f"{int(np.isnan(numbers).sum())} NaN"
-        )
-    scale = 1.0 if np.isfinite(high - low) else 0.5  # the difference of two float64 bounds may overflow
-    width = (high * scale - low * scale) / count
-    places = np.floor((np.clip(numbers, low, high) * scale - low * scale) / width)
-    counts = np.bincount(np.clip(places, 0, count - 1).astype(np.int64), minlength=count)
-    return counts.astype(op.attr("dtype").array_type)

@@ -9,6 +9,7 @@ from headrace.ops import (  # noqa: F401
     control,
     conversion,
     convolution,
+    counting,
     cumulative,
     diagonal,
     einsum,

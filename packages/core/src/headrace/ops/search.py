@@ -1,10 +1,6 @@
-"""Operations that find elements: the largest, the different, how many of each."""
+"""Operations that find elements: the largest, the n-th, the different ones."""
 
 from __future__ import annotations
-
-import math
-
-import numpy as np
 
 from headrace import types
 from headrace.errors import InvalidArgumentError, ShapeError
@@ -12,10 +8,10 @@ from headrace.graph import attr
 from headrace.graph.apply import TensorLike, apply_op
 from headrace.graph.op_def import InferenceContext, register_op
 from headrace.graph.operation import Tensor
-from headrace.ops.shapes import checked_sizes, scalar_of
+from headrace.ops.shapes import check_scalar, scalar_of
 from headrace.types import Array, DTypeLike, Shape, as_dtype
 
-__all__ = ["histogram_fixed_width", "setdiff1d", "topk", "unique", "unique_with_counts"]
+__all__ = ["nth_element", "setdiff1d", "topk", "unique", "unique_with_counts"]
 
 
 @register_op("Unique", inputs={"x": "T"}, outputs={"y": "T", "idx": "out_idx"}, attrs={"out_idx": attr.index_type})
@@ -72,6 +68,39 @@ def top_k_count(k: Array, size: int | None) -> int:
 
 
 @register_op(
+    "NthElement",
+    inputs={"input": "T", "n": "int32"},
+    outputs={"values": "T"},
+    attrs={"reverse": attr.bool(False), "T": attr.ordered},
+)
+def _nth_element_shape(op: InferenceContext) -> list[Shape]:
+    """The element at place n of each sorted row (the last axis), counted from the largest if `reverse`."""
+    shape = op.inputs[0].shape
+    check_scalar(op.inputs[1].shape, "n")
+    if shape.rank == 0:
+        raise ShapeError("the input must have rows", expected="rank >= 1", got="shape []")
+    n = op.constant(1)
+    if shape.dims is None:
+        return [Shape()]
+    if n is not None:
+        nth_place(n, shape.dims[-1])
+    return [Shape(shape.dims[:-1])]
+
+
+def nth_place(n: Array, size: int | None) -> int:
+    """The place of the n-th element of a sorted row.
+
+    Raises:
+      InvalidArgumentError: it is negative, or a row is not so long.
+    """
+    place = scalar_of(n, "n")
+    if place < 0 or (size is not None and place >= size):
+        limit = "" if size is None else f" < {size}, the size of a row"
+        raise InvalidArgumentError("n is out of range", expected=f"0 <= n{limit}", got=str(place))
+    return place
+
+
+@register_op(
     "InTopK",
     inputs={"predictions": "float32", "targets": "T"},
     outputs={"precision": "bool"},
@@ -105,51 +134,6 @@ def _list_diff_shape(op: InferenceContext) -> list[Shape]:
     for spec in op.inputs:
         spec.shape.with_rank(1)
     return [Shape([None]), Shape([None])]
-
-
-@register_op(
-    "HistogramFixedWidth",
-    inputs={"values": "T", "value_range": "T", "nbins": "int32"},
-    outputs={"out": "dtype"},
-    attrs={
-        "T": attr.type(types.int32, types.int64, types.float32, types.float64),
-        "dtype": attr.index_type,
-    },
-)
-def _histogram_shape(op: InferenceContext) -> list[Shape]:
-    """How many values fall into each of nbins equal parts of a range; those outside count in the first or last part."""
-    bounds, count = op.constant(1), op.constant(2)
-    if not op.inputs[1].shape.is_compatible_with(Shape([2])):
-        raise ShapeError("value_range must have two elements", expected="shape [2]", got=str(op.inputs[1].shape))
-    if bounds is not None:
-        histogram_range(bounds)
-    return [Shape([None if count is None else histogram_bins(count)])]
-
-
-def histogram_bins(nbins: Array) -> int:
-    """The number of parts of a histogram, at least 1."""
-    count = scalar_of(nbins, "nbins")
-    if count < 1:
-        raise InvalidArgumentError("a histogram needs parts", expected="nbins >= 1", got=str(count))
-    return checked_sizes([count])[0]
-
-
-def histogram_range(value_range: Array) -> tuple[float, float]:
-    """The bounds of a histogram, in float64: the difference of two float32 bounds may overflow float32.
-
-    Raises:
-      ShapeError: there are not two.
-      InvalidArgumentError: they are not finite, or not in order.
-    """
-    given = np.asarray(value_range)
-    if given.shape != (2,):
-        raise ShapeError("value_range must have two elements", expected="shape [2]", got=str(list(given.shape)))
-    low, high = float(given[0]), float(given[1])
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise InvalidArgumentError(
-            "value_range is not a range", expected="two finite numbers, the lower one first", got=str(given.tolist())
-        )
-    return low, high
 
 
 def unique(x: TensorLike, *, dtype: DTypeLike = types.int32, name: str | None = None) -> tuple[Tensor, Tensor]:
@@ -237,33 +221,25 @@ def setdiff1d(
     return result
 
 
-def histogram_fixed_width(
-    values: TensorLike,
-    value_range: TensorLike,
-    bins: TensorLike = 100,
-    *,
-    dtype: DTypeLike = types.int32,
-    name: str | None = None,
-) -> Tensor:
-    """How many values fall into each of several equal parts of a range.
+def nth_element(x: TensorLike, n: TensorLike, *, reverse: bool = False, name: str | None = None) -> Tensor:
+    """The n-th smallest element of each row, counted from 0.
 
     Args:
-      values: int32, int64, float32 or float64, any shape; those outside the range count in its first or last part.
-      value_range: the lower and the upper bound, the dtype of the values, `[2]`.
-      bins: the number of parts, an int32 scalar.
-      dtype: int32 or int64, that of the result.
+      x: floating or integer `[rows..., size]`.
+      n: an int32 scalar in `[0, size)`.
+      reverse: count from the largest.
       name: the operation's name.
     Returns:
-      The counts `[bins]`.
+      `[rows...]`.
     Raises:
-      InvalidArgumentError: when it runs and a value is NaN, or the range is empty.
+      InvalidArgumentError: a row is not so long.
 
     Example:
       >>> import headrace as hr
       >>> with hr.Graph().as_default() as graph:
-      ...     counts = hr.histogram_fixed_width([-1.0, 0.0, 1.5, 2.0, 5.0], [0.0, 5.0], 5)
-      >>> print(hr.Session(graph).run(counts))
-      [2 1 1 0 1]
+      ...     x = hr.nth_element([[3, 1, 2], [5, 5, 4]], 1)
+      >>> print(hr.Session(graph).run(x))
+      [2 5]
     """
-    result: Tensor = apply_op("HistogramFixedWidth", values, value_range, bins, dtype=as_dtype(dtype), name=name)
+    result: Tensor = apply_op("NthElement", x, n, reverse=reverse, name=name)
     return result

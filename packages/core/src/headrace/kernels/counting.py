@@ -1,0 +1,47 @@
+"""NumPy kernels that count."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from headrace.errors import InvalidArgumentError
+from headrace.interfaces import OpContext
+from headrace.kernels.registry import register_kernel
+from headrace.ops.counting import bincount_size, check_weights, histogram_bins, histogram_range
+from headrace.types import Array, Shape
+
+
+@register_kernel("HistogramFixedWidth")
+def _histogram(op: OpContext, values: Array, value_range: Array, nbins: Array) -> Array:
+    low, high = histogram_range(value_range)
+    count = histogram_bins(nbins)
+    numbers = np.asarray(values).astype(np.float64).reshape(-1)
+    if np.isnan(numbers).any():
+        raise InvalidArgumentError(
+            "a value of the histogram is NaN", expected="numbers", got=f"{int(np.isnan(numbers).sum())} NaN"
+        )
+    scale = 1.0 if np.isfinite(high - low) else 0.5  # the difference of two float64 bounds may overflow
+    width = (high * scale - low * scale) / count
+    places = np.floor((np.clip(numbers, low, high) * scale - low * scale) / width)
+    counts = np.bincount(np.clip(places, 0, count - 1).astype(np.int64), minlength=count)
+    return counts.astype(op.attr("dtype").array_type)
+
+
+@register_kernel("Bincount")
+def _bincount(op: OpContext, arr: Array, size: Array, weights: Array) -> Array:
+    numbers, count, weights = np.asarray(arr), bincount_size(size), np.asarray(weights)
+    check_weights(Shape(numbers.shape), Shape(weights.shape))
+    if numbers.size and numbers.min() < 0:
+        raise InvalidArgumentError(
+            "a number to be counted is negative", expected="numbers >= 0", got=str(numbers.min())
+        )
+    counted = numbers < count
+    bins = np.zeros(count, op.attr("T").array_type)
+    np.add.at(bins, numbers[counted], weights[counted] if weights.size else 1)
+    return bins
+
+
+@register_kernel("Bucketize")
+def _bucketize(op: OpContext, x: Array) -> Array:
+    boundaries = np.array(op.attr("boundaries"), np.float64)
+    return np.searchsorted(boundaries, np.asarray(x).astype(np.float64), side="right").astype(np.int32)

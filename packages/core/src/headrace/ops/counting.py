@@ -1,0 +1,193 @@
+"""Operations that count how many elements fall where."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+
+from headrace import types
+from headrace.errors import InvalidArgumentError, ShapeError
+from headrace.graph import attr
+from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
+from headrace.graph.op_def import InferenceContext, register_op
+from headrace.graph.operation import Tensor
+from headrace.ops.shapes import check_scalar, checked_sizes, scalar_of
+from headrace.types import Array, DTypeLike, Shape, as_dtype
+
+__all__ = ["bincount", "bucketize", "histogram_fixed_width"]
+
+_NUMBERS = (types.int32, types.int64, types.float32, types.float64)
+
+
+@register_op(
+    "HistogramFixedWidth",
+    inputs={"values": "T", "value_range": "T", "nbins": "int32"},
+    outputs={"out": "dtype"},
+    attrs={
+        "T": attr.type(types.int32, types.int64, types.float32, types.float64),
+        "dtype": attr.index_type,
+    },
+)
+def _histogram_shape(op: InferenceContext) -> list[Shape]:
+    """How many values fall into each of nbins equal parts of a range; those outside count in the first or last part."""
+    bounds, count = op.constant(1), op.constant(2)
+    if not op.inputs[1].shape.is_compatible_with(Shape([2])):
+        raise ShapeError("value_range must have two elements", expected="shape [2]", got=str(op.inputs[1].shape))
+    if bounds is not None:
+        histogram_range(bounds)
+    return [Shape([None if count is None else histogram_bins(count)])]
+
+
+def histogram_bins(nbins: Array) -> int:
+    """The number of parts of a histogram, at least 1."""
+    count = scalar_of(nbins, "nbins")
+    if count < 1:
+        raise InvalidArgumentError("a histogram needs parts", expected="nbins >= 1", got=str(count))
+    return checked_sizes([count])[0]
+
+
+def histogram_range(value_range: Array) -> tuple[float, float]:
+    """The bounds of a histogram, in float64: the difference of two float32 bounds may overflow float32.
+
+    Raises:
+      ShapeError: there are not two.
+      InvalidArgumentError: they are not finite, or not in order.
+    """
+    given = np.asarray(value_range)
+    if given.shape != (2,):
+        raise ShapeError("value_range must have two elements", expected="shape [2]", got=str(list(given.shape)))
+    low, high = float(given[0]), float(given[1])
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise InvalidArgumentError(
+            "value_range is not a range", expected="two finite numbers, the lower one first", got=str(given.tolist())
+        )
+    return low, high
+
+
+@register_op(
+    "Bincount",
+    inputs={"arr": "int32", "size": "int32", "weights": "T"},
+    outputs={"bins": "T"},
+    attrs={"T": attr.type(*_NUMBERS)},
+)
+def _bincount_shape(op: InferenceContext) -> list[Shape]:
+    """How often each of the numbers 0 to size - 1 appears, or the sum of its weights if there are any."""
+    check_scalar(op.inputs[1].shape, "size")
+    check_weights(op.inputs[0].shape, op.inputs[2].shape)
+    size = op.constant(1)
+    return [Shape([None if size is None else bincount_size(size)])]
+
+
+def check_weights(numbers: Shape, weights: Shape) -> None:
+    """Raise ShapeError unless there is one weight for each number, or none at all."""
+    if weights.num_elements not in (None, 0) and not weights.is_compatible_with(numbers):
+        raise ShapeError("the weights do not fit the numbers", expected=f"{numbers} or no elements", got=str(weights))
+
+
+def bincount_size(size: Array) -> int:
+    """How many numbers are counted."""
+    return checked_sizes([scalar_of(size, "size")])[0]
+
+
+@register_op(
+    "Bucketize",
+    inputs={"input": "T"},
+    outputs={"output": "int32"},
+    attrs={"T": attr.type(*_NUMBERS), "boundaries": attr.list_of(attr.float())},
+)
+def _bucketize_shape(op: InferenceContext) -> list[Shape]:
+    """For each element how many of the boundaries are less than or equal to it."""
+    boundaries = op.attr("boundaries")
+    if any(not low <= high for low, high in pairwise(boundaries)):
+        raise InvalidArgumentError(
+            "the boundaries are not sorted", expected="ascending numbers", got=str(list(boundaries))
+        )
+    return [op.inputs[0].shape]
+
+
+def histogram_fixed_width(
+    values: TensorLike,
+    value_range: TensorLike,
+    bins: TensorLike = 100,
+    *,
+    dtype: DTypeLike = types.int32,
+    name: str | None = None,
+) -> Tensor:
+    """How many values fall into each of several equal parts of a range.
+
+    Args:
+      values: int32, int64, float32 or float64, any shape; those outside the range count in its first or last part.
+      value_range: the lower and the upper bound, the dtype of the values, `[2]`.
+      bins: the number of parts, an int32 scalar.
+      dtype: int32 or int64, that of the result.
+      name: the operation's name.
+    Returns:
+      The counts `[bins]`.
+    Raises:
+      InvalidArgumentError: when it runs and a value is NaN, or the range is empty.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default() as graph:
+      ...     counts = hr.histogram_fixed_width([-1.0, 0.0, 1.5, 2.0, 5.0], [0.0, 5.0], 5)
+      >>> print(hr.Session(graph).run(counts))
+      [2 1 1 0 1]
+    """
+    result: Tensor = apply_op("HistogramFixedWidth", values, value_range, bins, dtype=as_dtype(dtype), name=name)
+    return result
+
+
+def bincount(
+    x: TensorLike,
+    size: TensorLike,
+    *,
+    weights: TensorLike | None = None,
+    dtype: DTypeLike = types.int32,
+    name: str | None = None,
+) -> Tensor:
+    """How often each of the numbers 0 to size - 1 appears, or the sum of its weights.
+
+    Args:
+      x: int32, any shape, no negative numbers; those from `size` on are left out.
+      size: an int32 scalar.
+      weights: int32, int64, float32 or float64, the shape of `x`.
+      dtype: that of the counts where there are no weights.
+      name: the operation's name.
+    Returns:
+      `[size]`.
+    Raises:
+      InvalidArgumentError: when it runs and a number is negative.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default() as graph:
+      ...     counts = hr.bincount([1, 3, 1, 9], 4)
+      >>> print(hr.Session(graph).run(counts))
+      [0 2 0 1]
+    """
+    given = convert_to_tensor(np.zeros(0, as_dtype(dtype).array_type)) if weights is None else weights
+    result: Tensor = apply_op("Bincount", x, size, given, name=name)
+    return result
+
+
+def bucketize(x: TensorLike, boundaries: list[float], *, name: str | None = None) -> Tensor:
+    """For each element the number of its bucket: how many of the boundaries are less than or equal to it.
+
+    Args:
+      x: int32, int64, float32 or float64, any shape; NaN falls into the last bucket.
+      boundaries: ascending numbers.
+      name: the operation's name.
+    Returns:
+      int32, the same shape.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default() as graph:
+      ...     x = hr.bucketize([-5, 0, 10, 150], [0.0, 10.0, 100.0])
+      >>> print(hr.Session(graph).run(x))
+      [0 1 2 3]
+    """
+    result: Tensor = apply_op("Bucketize", x, boundaries=boundaries, name=name)
+    return result

@@ -1,0 +1,112 @@
+"""Cases of operations that count."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from headrace.testing.op_case import OpCase
+
+
+def _i32(*values: Any) -> np.ndarray:
+    return np.array(values, np.int32)
+
+
+CASES = [
+    OpCase(
+        "HistogramFixedWidth/five parts",
+        "HistogramFixedWidth",
+        [np.array([-1.0, 0.0, 1.5, 2.0, 5.0, 15]), np.array([0.0, 5.0]), 5],
+        expected=_i32(2, 1, 1, 0, 2),
+    ),
+    OpCase(
+        "HistogramFixedWidth/integers",
+        "HistogramFixedWidth",
+        [_i32([0, 1], [9, 10]), _i32(0, 10), 2],
+        {"dtype": "int64"},
+        np.array([2, 2]),
+    ),
+    OpCase(
+        "HistogramFixedWidth/infinite values",
+        "HistogramFixedWidth",
+        [np.array([-np.inf, np.inf]), np.array([0.0, 1.0]), 3],
+        expected=_i32(1, 0, 1),
+    ),
+    OpCase(
+        "HistogramFixedWidth/empty",
+        "HistogramFixedWidth",
+        [np.zeros((0, 2)), np.array([0.0, 1.0]), 2],
+        expected=_i32(0, 0),
+    ),
+    OpCase(
+        "HistogramFixedWidth/O01 NaN",
+        "HistogramFixedWidth",
+        [np.array([np.nan, 1], np.float32), np.array([1, 2], np.float32), 100],
+        raises=r"NaN",
+    ),
+    OpCase(
+        "HistogramFixedWidth/O03 width overflows float32",
+        "HistogramFixedWidth",
+        [np.array([3e38, 100], np.float32), np.array([-1e38, 3e38], np.float32), 1],
+        expected=_i32(2),
+    ),
+    OpCase(
+        "HistogramFixedWidth/width overflows float64",
+        "HistogramFixedWidth",
+        [np.array([-1.7e308, 1.0, 1.7e308]), np.array([-1.7e308, 1.7e308]), 2],
+        expected=_i32(1, 2),
+    ),
+    OpCase(
+        "HistogramFixedWidth/no parts",
+        "HistogramFixedWidth",
+        [np.ones(1), np.array([0.0, 1.0]), 0],
+        raises=r"nbins >= 1",
+    ),
+    OpCase(
+        "HistogramFixedWidth/range upside down",
+        "HistogramFixedWidth",
+        [np.ones(1), np.array([1.0, 0.0]), 2],
+        raises=r"value_range is not a range",
+    ),
+    OpCase(
+        "HistogramFixedWidth/three bounds",
+        "HistogramFixedWidth",
+        [np.ones(1), np.array([1.0, 0.0, 2.0]), 2],
+        raises=r"two elements",
+    ),
+    OpCase("Bincount/counts", "Bincount", [_i32(1, 5, 1), 3, _i32()], expected=_i32(0, 2, 0)),
+    OpCase(
+        "Bincount/weights",
+        "Bincount",
+        [_i32([1, 5], [1, 0]), 3, np.array([[1.0, 2], [3, 4]])],
+        expected=np.array([4.0, 4.0, 0.0]),
+    ),
+    OpCase("Bincount/nothing", "Bincount", [_i32(), 2, np.zeros(0, np.float32)], expected=np.zeros(2, np.float32)),
+    OpCase("Bincount/no bins", "Bincount", [_i32(1), 0, np.zeros(0, np.int64)], expected=np.zeros(0, np.int64)),
+    OpCase(
+        "Bincount/negative number", "Bincount", [_i32(1, -5), 3, _i32()], raises=r"a number to be counted is negative"
+    ),
+    OpCase("Bincount/negative size", "Bincount", [_i32(1), -1, _i32()], raises=r"a size is negative"),
+    OpCase("Bincount/size is a vector", "Bincount", [_i32(1), _i32(2, 2), _i32()], raises=r"size must be a scalar"),
+    OpCase("Bincount/weights do not fit", "Bincount", [_i32(1, 5, 1), 3, np.ones(2)], raises=r"weights do not fit"),
+    OpCase(
+        "Bucketize/integers", "Bucketize", [_i32(-5, 0, 10, 150)], {"boundaries": [0.0, 10.0, 100.0]}, _i32(0, 1, 2, 3)
+    ),
+    OpCase(
+        "Bucketize/not finite",
+        "Bucketize",
+        [np.array([[np.nan, -np.inf, np.inf]], np.float32)],
+        {"boundaries": [0.0, 10.0]},
+        _i32([2, 0, 2]),
+    ),
+    OpCase("Bucketize/no boundaries", "Bucketize", [np.float64(1)], {"boundaries": []}, np.int32(0)),
+    OpCase("Bucketize/empty", "Bucketize", [np.zeros((0, 2))], {"boundaries": [1.0]}, np.zeros((0, 2), np.int32)),
+    OpCase(
+        "Bucketize/not sorted",
+        "Bucketize",
+        [np.ones(1)],
+        {"boundaries": [2.0, 1.0]},
+        raises=r"boundaries are not sorted",
+    ),
+]
