@@ -91,6 +91,18 @@ def test_constants_beside_the_graph_are_stored_once_and_load_again(tmp_path: Pat
     np.testing.assert_array_equal(values[2], table.astype(np.complex128))
 
 
+def test_attributes_that_older_versions_of_tensorflow_do_not_know_are_left_out_where_they_change_nothing() -> None:
+    graph = hr.Graph()
+    with graph.as_default():
+        x = hr.constant([[1.0]])
+        hr.matmul(x, x, name="product")
+        hr.apply_op("MatMul", x, x, grad_a=True, name="marked")
+    nodes = {node.name: node for node in hr.to_graph_def(graph).node}
+    assert "grad_a" not in nodes["product"].attr
+    assert nodes["marked"].attr["grad_a"].b
+    assert hr.format_graph(hr.import_graph_def(hr.to_graph_def(graph))) == hr.format_graph(graph)
+
+
 def test_missing_constants_file_is_named(tmp_path: Path) -> None:
     graph = hr.Graph()
     with graph.as_default():

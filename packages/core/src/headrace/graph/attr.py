@@ -80,6 +80,8 @@ class AttrSpec:
       default: the value if none is given, or `REQUIRED`.
       allowed: the permitted values (dtypes or strings), or None for all.
       minimum: the least value of an int, the least length of a list, or None.
+      recent: TensorFlow added it to the type after the version that our graph files are written for, so files leave it
+        out where it has its default: an older TensorFlow would refuse to read it.
     """
 
     kind: str
@@ -87,6 +89,7 @@ class AttrSpec:
     default: AttrValue = REQUIRED
     allowed: tuple[AttrValue, ...] | None = None
     minimum: builtins.int | None = None
+    recent: builtins.bool = False
 
     def normalize(self, value: AttrValue, name: str) -> AttrValue:
         """Convert a given value to its canonical form.
@@ -281,9 +284,9 @@ def float(default: AttrValue = REQUIRED) -> AttrSpec:
     return AttrSpec("float", default=default if default is REQUIRED else _to_float(default))
 
 
-def bool(default: AttrValue = REQUIRED) -> AttrSpec:
-    """A boolean attribute."""
-    return AttrSpec("bool", default=default)
+def bool(default: AttrValue = REQUIRED, *, recent: builtins.bool = False) -> AttrSpec:
+    """A boolean attribute; for `recent` see `AttrSpec`."""
+    return AttrSpec("bool", default=default, recent=recent)
 
 
 def string(default: AttrValue = REQUIRED, *, allowed: Iterable[str] | None = None) -> AttrSpec:

@@ -109,10 +109,14 @@ def _encode_op(op: Operation, node: NodeDef, stored: dict[str, Array] | None) ->
             key = content_key(value)
             stored[key] = value
             node.attr[_CONSTANT_KEY].s = key.encode()
-        else:
+        elif not _is_implied(value, op.op_def.attrs.get(name)):
             _encode_attr(value, op.op_def.attrs.get(name), node.attr[name])
     if op.colocation:
         node.attr[_COLOCATION].list.s.extend((_COLOCATION_PREFIX + name).encode() for name in op.colocation)
+
+
+def _is_implied(value: AttrValue, spec: AttrSpec | None) -> bool:
+    return spec is not None and spec.recent and value == spec.default
 
 
 def _goes_beside(value: Array) -> bool:

@@ -41,8 +41,8 @@ def check_product(op: InferenceContext, left: int | None, right: int | None, hin
         "transpose_a": attr.bool(False),
         "transpose_b": attr.bool(False),
         "T": attr.numeric,
-        "grad_a": attr.bool(False),
-        "grad_b": attr.bool(False),
+        "grad_a": attr.bool(False, recent=True),
+        "grad_b": attr.bool(False, recent=True),
     },
 )
 def _matmul_shape(op: InferenceContext) -> list[Shape]:
@@ -76,8 +76,8 @@ _BATCH_ATTRS = {
     "T": attr.numeric,
     "adj_x": attr.bool(False),
     "adj_y": attr.bool(False),
-    "grad_x": attr.bool(False),
-    "grad_y": attr.bool(False),
+    "grad_x": attr.bool(False, recent=True),
+    "grad_y": attr.bool(False, recent=True),
 }
 
 

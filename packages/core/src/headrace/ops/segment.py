@@ -115,7 +115,7 @@ def _register_sparse(name: str, spec: AttrSpec, doc: str) -> None:
         name,
         inputs={"data": "T", "indices": "Tidx", "segment_ids": "Tsegmentids"},
         outputs={"output": "T"},
-        attrs={"T": spec, "Tidx": _NUMBER, "Tsegmentids": _NUMBER, "sparse_gradient": attr.bool(False)},
+        attrs={"T": spec, "Tidx": _NUMBER, "Tsegmentids": _NUMBER, "sparse_gradient": attr.bool(False, recent=True)},
     )(shape)
 
 
