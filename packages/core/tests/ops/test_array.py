@@ -94,6 +94,7 @@ def test_linspace_of_integers_is_floating() -> None:
 def test_one_hot_takes_the_dtype_asked_for() -> None:
     assert _run(lambda x: hr.one_hot([1], 2, dtype=hr.bool)).tolist() == [[False, True]]
     assert _run(lambda x: hr.one_hot([1], 2, on_value=5, off_value=-1, axis=0)).tolist() == [[-1.0], [5.0]]
+    assert _run(lambda x: hr.one_hot([1], 2, on_value=5, off_value=-1, axis=-2)).tolist() == [[-1.0], [5.0]]
 
 
 def test_zeros_of_strings_are_empty() -> None:

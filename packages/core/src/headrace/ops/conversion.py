@@ -113,8 +113,10 @@ def _one_hot_shape(op: InferenceContext) -> list[Shape]:
 
 
 def one_hot_axis(axis: int, rank: int) -> int:
-    """Where `OneHot` puts its new axis; -1 means last."""
-    return normalize_axis(axis, rank + 1)
+    """Where `OneHot` puts its new axis; -1 means last, other negative numbers are refused, as in TensorFlow."""
+    if not -1 <= axis <= rank:
+        raise ShapeError("axis is out of range", expected=f"-1 <= axis <= {rank}", got=str(axis))
+    return rank if axis == -1 else axis
 
 
 def one_hot_depth(depth: Array) -> int:
@@ -230,7 +232,7 @@ def one_hot(
       depth: the size of the new axis, an int32 scalar.
       on_value: a scalar; 1 (true) by default.
       off_value: a scalar; 0 (false) by default.
-      axis: where the new axis stands; -1 means last.
+      axis: where the new axis stands; negative ones count from the end.
       dtype: the element type of the defaults and of Python numbers given as values.
       name: the operation's name.
     Returns:
@@ -250,5 +252,8 @@ def one_hot(
         for item, default in ((on_value, 1), (off_value, 0))
     )
     values = [item if hasattr(item, "dtype") else convert_to_tensor(item, wanted) for item in (on, off)]
-    result: Tensor = apply_op("OneHot", indices, depth, *values, axis=axis, name=name)
+    positions = convert_to_tensor(indices)
+    rank = positions.shape.rank
+    place = axis if rank is None or axis == -1 else normalize_axis(axis, rank + 1)
+    result: Tensor = apply_op("OneHot", positions, depth, *values, axis=place, name=name)
     return result

@@ -240,6 +240,13 @@ CASES = [
     ),
     OpCase("OneHot/negative depth", "OneHot", [_i32(0), -1, np.float32(1), np.float32(0)], raises=r"depth is negative"),
     OpCase(
+        "OneHot/axis below -1",
+        "OneHot",
+        [_i32(0), 2, np.float32(1), np.float32(0)],
+        attrs={"axis": -2},
+        raises=r"axis is out of range",
+    ),
+    OpCase(
         "OneHot/axis out of range",
         "OneHot",
         [_i32(0), 2, np.float32(1), np.float32(0)],
