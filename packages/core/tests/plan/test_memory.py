@@ -55,7 +55,7 @@ def test_results_live_to_the_end_through_views() -> None:
     ]
     last, roots = last_uses(steps, [2, 4])
     assert last[1] == len(steps)
-    assert roots[2] == {1, 2}
+    assert roots[2] == {1}
     plan = plan_memory(steps, [2, 4])
     assert plan.offsets[1] != plan.offsets[3]
 
@@ -111,3 +111,14 @@ def _simulate(steps: list[Step], results: list[int]) -> None:
                     owner[line] = value
     for value in results:
         check(value)
+
+
+def test_planning_costs_the_same_for_each_step_however_many_values_live() -> None:
+    """A deep network keeps all values of the forward pass alive; a chain of views, all that it is a view of."""
+    count = 60_000
+    steps = [Step((i,), (i + 1,), (64,)) for i in range(count)]
+    steps += [Step((i, 2 * count - i), (2 * count - i + 1,), (64,)) for i in range(count, 0, -1)]
+    assert plan_memory(steps, [2 * count]).size <= 64 * (count + 2)
+    views = [Step((0,), (1,), (64,)), *(Step((i,), (i + 1,), (None,), aliases=(0,)) for i in range(1, count))]
+    last, roots = last_uses(views, [count])
+    assert (last[1], roots[count]) == (len(views), {1})

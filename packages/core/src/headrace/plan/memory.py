@@ -6,6 +6,7 @@ if their lives do not overlap; an in-place step may write over an input that die
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -50,22 +51,23 @@ def last_uses(steps: Sequence[Step], results: Sequence[int]) -> tuple[dict[int, 
     """When each value is last needed, views included.
 
     Returns:
-      For each value the index of the last step that needs its memory (`len(steps)` for results), and for each value the
-      set of values whose memory it may be a view of, itself included.
+      For each value the index of the last step that needs it or, if it has memory of its own, a view of it
+      (`len(steps)` for results); and for each value the set of values whose memory it may be a view of, which is itself
+      alone if it is no view. A value that has a place in the arena besides is in its own set.
     """
     roots: dict[int, frozenset[int]] = {}
     last: dict[int, int] = {}
     for index, step in enumerate(steps):
         for value in step.inputs:
+            last[value] = index
             for root in roots.setdefault(value, frozenset({value})):
                 last[root] = index
         viewed = frozenset().union(*(roots[step.inputs[position]] for position in step.aliases))
-        for value in step.outputs:
-            roots[value] = viewed | {value}
-            for root in roots[value]:
-                last[root] = index
+        for value, size in zip(step.outputs, step.sizes, strict=True):
+            roots[value] = viewed if viewed and size is None else viewed | {value}
+            last[value] = index
     for value in results:
-        for root in roots.setdefault(value, frozenset({value})):
+        for root in (value, *roots.setdefault(value, frozenset({value}))):
             last[root] = len(steps)
     return last, roots
 
@@ -78,47 +80,73 @@ def plan_memory(steps: Sequence[Step], results: Sequence[int]) -> Allocation:
       results: values that must outlive the last step.
     """
     last, roots = last_uses(steps, results)
-    living: list[tuple[int, int, int]] = []  # (offset, end, value), sorted by offset
+    arena = _Arena()
     offsets: dict[int, int] = {}
-    ends: dict[int, int] = {}
-    high_water = 0
+    held: dict[int, int] = {}  # value -> bytes it keeps from others now
+    dying: dict[int, list[int]] = {}
     for index, step in enumerate(steps):
-        living = [item for item in living if last[item[2]] >= index]
+        for value in dying.pop(index - 1, ()):
+            if value in held:
+                arena.give_back(offsets[value], held.pop(value))
         for position, (value, size) in enumerate(zip(step.outputs, step.sizes, strict=True)):
             if size is None:
                 continue
-            donor = _donor(step, index, size, last, roots, ends, offsets) if position == 0 else None
+            needed = max(ALIGNMENT, -(-size // ALIGNMENT) * ALIGNMENT)
+            donor = _donor(step, index, needed, last, roots, held) if position == 0 else None
             if donor is not None:
-                offset = offsets[donor]
-                living = [item for item in living if item[2] != donor]
-            else:
-                offset = _first_gap(living, size)
-            end = offset + _aligned(size)
-            offsets[value], ends[value] = offset, end
-            living.append((offset, end, value))
-            living.sort()
-            high_water = max(high_water, end)
-    return Allocation(offsets, high_water)
+                del held[donor]
+            offsets[value] = arena.take(needed) if donor is None else offsets[donor]
+            held[value] = needed
+            dying.setdefault(last[value], []).append(value)
+    return Allocation(offsets, arena.size)
 
 
-def _aligned(size: int) -> int:
-    return max(ALIGNMENT, -(-size // ALIGNMENT) * ALIGNMENT)
+class _Arena:
+    """The free parts of the arena, apart and in order. Mutable.
+
+    Keeping these and not the living values makes a step cost what its fragmentation is, not what is alive: a deep
+    network keeps thousands of values alive, in one piece.
+    """
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._gaps: list[tuple[int, int]] = []  # start, end
+
+    def take(self, size: int) -> int:
+        """The lowest offset with that many free bytes; the arena grows if there is none."""
+        for index, (start, end) in enumerate(self._gaps):
+            if end - start >= size:
+                self._gaps[index : index + 1] = [(start + size, end)] if end - start > size else []
+                return start
+        start = self._gaps.pop()[0] if self._gaps and self._gaps[-1][1] == self.size else self.size
+        self.size = start + size
+        return start
+
+    def give_back(self, start: int, size: int) -> None:
+        """Free bytes again, joined with the free parts beside them."""
+        end = start + size
+        index = bisect.bisect(self._gaps, (start, end))
+        if index < len(self._gaps) and self._gaps[index][0] == end:
+            end = self._gaps.pop(index)[1]
+        if index > 0 and self._gaps[index - 1][1] == start:
+            index -= 1
+            start = self._gaps.pop(index)[0]
+        self._gaps.insert(index, (start, end))
 
 
 def _donor(
     step: Step,
     index: int,
-    size: int,
+    needed: int,
     last: dict[int, int],
     roots: dict[int, frozenset[int]],
-    ends: dict[int, int],
-    offsets: dict[int, int],
+    held: dict[int, int],
 ) -> int | None:
     """An input in the arena that dies here and whose memory nobody else sees."""
     for position in step.in_place:
         value = step.inputs[position]
-        same_size = value in offsets and ends[value] - offsets[value] == _aligned(size)
-        if same_size and last[value] == index and roots[value] == {value} and _seen_once(step, value, roots):
+        alone = held.get(value) == needed and last[value] == index and roots[value] == {value}
+        if alone and _seen_once(step, value, roots):
             return value
     return None
 
@@ -126,12 +154,3 @@ def _donor(
 def _seen_once(step: Step, value: int, roots: dict[int, frozenset[int]]) -> bool:
     """True unless a view of `value` is read by the same step: writing in place would change that view."""
     return all(value not in roots[other] for other in step.inputs if other != value)
-
-
-def _first_gap(living: Sequence[tuple[int, int, int]], size: int) -> int:
-    offset = 0
-    for start, end, _ in living:
-        if start - offset >= _aligned(size):
-            return offset
-        offset = max(offset, end)
-    return offset

@@ -189,7 +189,7 @@ def _shared_results(results: Sequence[int], roots: dict[int, frozenset[int]], li
     seen: set[int] = set()
     shared: set[int] = set()
     for position, number in enumerate(results):
-        if number not in made or len(roots[number]) > 1 or number in seen:
+        if number not in made or roots[number] != {number} or number in seen:
             shared.add(position)
         seen.add(number)
     return frozenset(shared)
