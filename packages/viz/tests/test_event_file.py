@@ -4,35 +4,47 @@ from __future__ import annotations
 
 import os
 import socket
-from io import FileIO
 from pathlib import Path
 
 import pytest
 
 from headrace_viz.event_file import EventFile, event_files
 from headrace_viz.records import read_records
+from headrace_viz.storage import LocalFolder, LocalStream
 
 
-class SmallDisk(FileIO):
-    """A file that takes `room` bytes more and no others."""
+class SmallDisk(LocalStream):
+    """A file that takes `room` bytes more and no others; with None it takes nothing, without an error."""
 
-    def __init__(self, path: Path, room: int | None) -> None:
-        super().__init__(path, "x")
-        self.room = room
+    room: int | None = 1000
 
-    def write(self, data: memoryview) -> int | None:  # type: ignore[override]  # only what EventFile gives
+    def write(self, data: memoryview) -> int | None:
         """Write what there is room for."""
         if self.room is None:
             return None
         written = super().write(data[: self.room])
+        assert written is not None
         self.room -= written
         if not written:
             raise OSError(28, "No space left on device")
         return written
 
 
+class SmallDiskFolder(LocalFolder):
+    """Keeps the files that it makes."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.disks: list[SmallDisk] = []
+
+    def create(self, name: str, *, sync: bool) -> SmallDisk:
+        """Make one."""
+        self.disks.append(SmallDisk(self.location(name), sync=sync))
+        return self.disks[-1]
+
+
 def test_the_name_tells_time_host_and_process(tmp_path: Path) -> None:
-    file = EventFile(tmp_path, 1234.5)
+    file = EventFile(LocalFolder(tmp_path), 1234.5)
     file.close()
     prefix, number = file.path.name.rsplit(".", 1)
     assert prefix == f"events.out.tfevents.0000001234.{socket.gethostname()}.{os.getpid()}"
@@ -42,7 +54,7 @@ def test_the_name_tells_time_host_and_process(tmp_path: Path) -> None:
 def test_names_come_after_those_of_earlier_files_whatever_the_clock_says(tmp_path: Path) -> None:
     (tmp_path / "events.out.tfevents.2000000000.other.1.0").touch()
     (tmp_path / "some.tfevents.of.another.program").touch()
-    file = EventFile(tmp_path, 1000.0)
+    file = EventFile(LocalFolder(tmp_path), 1000.0)
     file.close()
     assert file.path.name.startswith("events.out.tfevents.2000000001.")
 
@@ -56,14 +68,9 @@ def test_event_files_of_a_folder(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_whole_records_and_keeps_the_rest(tmp_path: Path) -> None:
-    disks: list[SmallDisk] = []
-
-    def open_file(path: Path) -> SmallDisk:
-        disks.append(SmallDisk(path, 1000))
-        return disks[0]
-
-    file = EventFile(tmp_path, 1000.0, open_file)
-    (disk,) = disks
+    folder = SmallDiskFolder(tmp_path)
+    file = EventFile(folder, 1000.0)
+    (disk,) = folder.disks
     file.append(b"first")
     file.write_pending()
     disk.room = 10
@@ -79,7 +86,9 @@ def test_a_full_disk_leaves_whole_records_and_keeps_the_rest(tmp_path: Path) -> 
 
 
 def test_a_device_that_takes_nothing(tmp_path: Path) -> None:
-    file = EventFile(tmp_path, 1000.0, lambda path: SmallDisk(path, None))
+    folder = SmallDiskFolder(tmp_path)
+    file = EventFile(folder, 1000.0)
+    folder.disks[0].room = None
     file.append(b"first")
     with pytest.raises(OSError, match="the device takes no more bytes"):
         file.close()

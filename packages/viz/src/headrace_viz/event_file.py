@@ -1,4 +1,4 @@
-"""One event file on disk: named so that no two writers share it, and always a row of whole records."""
+"""One event file: named so that no two writers share it, and always a row of whole records."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import errno
 import itertools
 import os
 import socket
-from collections.abc import Callable
-from io import FileIO, RawIOBase
 from pathlib import Path
 
 from headrace_viz.records import frame
+from headrace_viz.storage import Folder
 
 _PREFIX = "events.out.tfevents."
 _counter = itertools.count()
@@ -30,19 +29,20 @@ class EventFile:
     is there already, even if less than a second has passed since.
 
     Args:
-      directory: folder of the run; made if it is missing.
+      folder: of the run; made if it is missing.
       seconds: time since the epoch, for the name.
-      open_file: makes the file, which must not be there yet, for unbuffered writing.
+      suffix: end of the name.
+      sync: whether each `write_pending` waits until the disk has the bytes.
     Raises:
       OSError: the folder or the file cannot be made.
     """
 
-    def __init__(self, directory: Path, seconds: float, open_file: Callable[[Path], RawIOBase] | None = None) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
+    def __init__(self, folder: Folder, seconds: float, suffix: str = "", *, sync: bool = False) -> None:
         host, process, number = socket.gethostname().replace("/", "_"), os.getpid(), next(_counter)
-        stamp = max([int(seconds), *(_stamp(path) + 1 for path in event_files(directory))])
-        self.path = directory / f"{_PREFIX}{stamp:010d}.{host}.{process}.{number}"
-        self._file = (open_file or _open_new)(self.path)
+        stamp = max([int(seconds), *(_stamp(name) + 1 for name in folder.names() if "tfevents" in name)])
+        name = f"{_PREFIX}{stamp:010d}.{host}.{process}.{number}{suffix}"
+        self.path = folder.location(name)
+        self._stream = folder.create(name, sync=sync)
         self._pending = bytearray()
         self._whole_bytes = 0
 
@@ -51,9 +51,20 @@ class EventFile:
         """Bytes that `write_pending` would write."""
         return len(self._pending)
 
+    @property
+    def size(self) -> int:
+        """Bytes of the file once all is written."""
+        return self._whole_bytes + len(self._pending)
+
     def append(self, event: bytes) -> None:
         """Add a record; it reaches the file with the next `write_pending`."""
         self._pending += frame(event)
+
+    def drop_pending(self) -> int:
+        """Give up the waiting records and return how many bytes they had."""
+        dropped = len(self._pending)
+        self._pending.clear()
+        return dropped
 
     def write_pending(self) -> None:
         """Write all waiting records.
@@ -62,17 +73,19 @@ class EventFile:
           OSError: the disk is full or gone. The file is cut back to its whole records and the waiting ones are kept, so
             a later call may succeed.
         """
+        if not self._pending:
+            return
         unwritten = memoryview(bytes(self._pending))
         try:
             while unwritten:
-                written = self._file.write(unwritten)
+                written = self._stream.write(unwritten)
                 if not written:
                     raise OSError(errno.EIO, "the device takes no more bytes", str(self.path))
                 unwritten = unwritten[written:]
+            self._stream.commit()
         except OSError:
             with contextlib.suppress(OSError):
-                self._file.truncate(self._whole_bytes)
-                self._file.seek(self._whole_bytes)
+                self._stream.truncate(self._whole_bytes)
             raise
         self._whole_bytes += len(self._pending)
         self._pending.clear()
@@ -86,15 +99,10 @@ class EventFile:
         try:
             self.write_pending()
         finally:
-            self._file.close()
+            self._stream.close()
 
 
-def _open_new(path: Path) -> FileIO:
-    # Exclusive: appending to a file whose end may be torn would hide every later record from its readers.
-    return FileIO(path, "x")
-
-
-def _stamp(path: Path) -> int:
+def _stamp(name: str) -> int:
     """Return the seconds in the name of an event file, or -1 where another program named it otherwise."""
-    digits = path.name.removeprefix(_PREFIX).split(".", 1)[0]
+    digits = name.removeprefix(_PREFIX).split(".", 1)[0]
     return int(digits) if digits.isascii() and digits.isdigit() else -1

@@ -10,6 +10,7 @@ import functools
 import math
 import operator
 import struct
+from collections.abc import Sequence
 from typing import SupportsIndex
 
 import numpy as np
@@ -19,7 +20,14 @@ from numpy.typing import NDArray
 from headrace.errors import DTypeError, InvalidArgumentError, ShapeError
 from headrace.graph.proto.tensor_pb2 import TensorProto, TensorShapeProto
 from headrace.graph.proto.types_pb2 import DT_FLOAT
-from headrace_viz.proto.event_pb2 import Event, SessionLog, SourceMetadata, Summary, SummaryMetadata
+from headrace_viz.proto.event_pb2 import (
+    Event,
+    SessionLog,
+    SourceMetadata,
+    Summary,
+    SummaryMetadata,
+    TaggedRunMetadata,
+)
 
 SerializedSummary = bytes | NDArray[np.object_]
 
@@ -83,6 +91,29 @@ def summary_event(wall_time: float, step: SupportsIndex, summary: SerializedSumm
             hint="pass the fetched value of hr.apply_op('ScalarSummary', ...) itself",
         ) from error
     return Event(wall_time=wall_time, step=checked_step(step), summary=parsed).SerializeToString()
+
+
+def values_event(wall_time: float, step: int, values: Sequence[Summary.Value]) -> bytes:
+    """Return the event of some values.
+
+    Args:
+      wall_time: seconds since the epoch.
+      step: training step.
+      values: at least one.
+    """
+    return Event(wall_time=wall_time, step=step, summary=Summary(value=values)).SerializeToString()
+
+
+def run_metadata_event(wall_time: float, tag: str, metadata: bytes) -> bytes:
+    """Return the event of what a step took.
+
+    Args:
+      wall_time: seconds since the epoch.
+      tag: by which it is chosen in TensorBoard.
+      metadata: a serialised RunMetadata.
+    """
+    record = TaggedRunMetadata(tag=tag, run_metadata=metadata)
+    return Event(wall_time=wall_time, tagged_run_metadata=record).SerializeToString()
 
 
 def first_scalar_event(wall_time: float, step: int, tag: str, value: bytes) -> bytes:

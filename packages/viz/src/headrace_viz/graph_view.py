@@ -31,7 +31,7 @@ def _node(operation: hr.Operation) -> NodeDef:
         shown = _attr(value)
         if shown is not None:
             node.attr[name].CopyFrom(shown)
-    shapes = [_shape(tensor.shape) for tensor in operation.outputs]
+    shapes = [shape_proto(tensor.shape) for tensor in operation.outputs]
     node.attr["_output_shapes"].CopyFrom(AttrValue(list=AttrValue.ListValue(shape=shapes)))
     return node
 
@@ -51,7 +51,7 @@ def _attr(value: object) -> AttrValue | None:
         case hr.DType():
             return AttrValue(type=value.number)  # type: ignore[arg-type]  # the stub wants an enum value
         case hr.Shape():
-            return AttrValue(shape=_shape(value))
+            return AttrValue(shape=shape_proto(value))
         case tuple():
             return _list_attr(value)
         case _:
@@ -69,7 +69,8 @@ def _list_attr(values: tuple[object, ...]) -> AttrValue | None:
     return shown
 
 
-def _shape(shape: hr.Shape) -> TensorShapeProto:
+def shape_proto(shape: hr.Shape) -> TensorShapeProto:
+    """Return a static shape; -1 for a size that is not known."""
     if shape.dims is None:
         return TensorShapeProto(unknown_rank=True)
     sizes = [-1 if size is None else size for size in shape.dims]

@@ -1,4 +1,4 @@
-"""The event writer: scalars, summaries and the graph of a run, from any thread, into an event file of its own."""
+"""The event writer: what TensorBoard shows of a run, from any thread, into event files of its own."""
 
 from __future__ import annotations
 
@@ -6,49 +6,62 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import SupportsIndex
 
 import headrace as hr
-from headrace.errors import FailedPreconditionError
-from headrace_viz.event_file import EventFile
+from headrace.errors import FailedPreconditionError, InvalidArgumentError
+from headrace_viz.event_log import BackgroundLog, EventLog, FileOptions
 from headrace_viz.events import (
     SerializedSummary,
     checked_step,
     checked_tag,
-    file_version_event,
-    first_scalar_event,
     graph_event,
+    run_metadata_event,
     scalar_bytes,
-    scalar_event,
-    scalar_head,
     session_start_event,
     summary_event,
+    values_event,
 )
 from headrace_viz.graph_view import graph_view
+from headrace_viz.proto.event_pb2 import Summary
+from headrace_viz.run_metadata import run_metadata
+from headrace_viz.storage import folder_of
 
-_PENDING_LIMIT_BYTES = 64 * 1024
+_MAX_REMOTE_FILE_BYTES = 4 * 1024 * 1024
+
+MakeValues = Callable[[], Sequence[Summary.Value]]
 
 
 class EventWriter:
     """Mutable: writes what TensorBoard shows of one run. Thread-safe.
 
-    A run is a folder. Every writer makes a file of its own in it and never touches another one, so several writers, of
+    A run is a folder. Every writer makes files of its own in it and never touches another one, so several writers, of
     one process or of many, may write one run at the same time. Records reach the file when 64 KiB of them wait, when
     one is added `flush_seconds` after the last time, at `flush` and at `close`. A process that is killed loses no more
     than those, and leaves a file whose whole records can be read.
 
+    A disk that is full, or gone, does not stop a training: an `EventWriteWarning` says so once, up to 64 MiB of records
+    are kept and tried again, and another warning tells when and how much was lost, if anything.
+
     Args:
-      logdir: folder of the run; made if it is missing.
+      logdir: folder of the run; made if it is missing. A URL such as `s3://bucket/run` is reached by fsspec.
       purge_step: for a run that goes on from a checkpoint: what earlier files hold at this step or later is no longer
         shown. None shows all.
-      flush_seconds: how long a record may wait, in seconds, while others are added.
+      flush_seconds: how long a record may wait, in seconds, while others are added; with `background`, in any case.
+      background: write, and compress images, in a thread of its own.
+      max_queue: with `background`, how many images, histograms and the like may wait before the caller does.
+      max_file_bytes: size from which on another file is begun; by default one file, or 4 MiB where `logdir` is remote,
+        since a remote file is put anew each time.
+      fsync: wait at each write until the disk has the bytes, so that they survive a loss of power.
+      filename_suffix: end of the names of the files.
       clock: gives the time in seconds since the epoch.
     Raises:
       OSError: the folder or the file cannot be made.
-      InvalidArgumentError: `purge_step` is no 64-bit integer.
+      InvalidArgumentError: `purge_step` is no 64-bit integer, or a size or time is not positive.
+      NotFoundError: `logdir` is a URL that no installed package reaches.
 
     Example:
       >>> import tempfile
@@ -63,113 +76,152 @@ class EventWriter:
         *,
         purge_step: SupportsIndex | None = None,
         flush_seconds: float = 5.0,
+        background: bool = False,
+        max_queue: int = 10,
+        max_file_bytes: int | None = None,
+        fsync: bool = False,
+        filename_suffix: str = "",
         clock: Callable[[], float] = time.time,
     ) -> None:
+        _check_positive("flush_seconds", flush_seconds)
+        _check_positive("max_queue", max_queue)
+        _check_positive("max_file_bytes", 1 if max_file_bytes is None else max_file_bytes)
         now = clock()
-        header = [file_version_event(now)]
-        if purge_step is not None:
-            header += [session_start_event(now, purge_step)] * 2
+        header = [] if purge_step is None else [session_start_event(now, purge_step)] * 2
+        self.folder = folder_of(logdir)
+        if "://" in os.fspath(logdir) and max_file_bytes is None:
+            max_file_bytes = _MAX_REMOTE_FILE_BYTES
+        log = EventLog(self.folder, FileOptions(flush_seconds, max_file_bytes, fsync, filename_suffix), now, header)
+        self._log = BackgroundLog(log, flush_seconds, max_queue, clock) if background else log
         self._clock = clock
-        self._flush_seconds = flush_seconds
-        self._flush_due = now + flush_seconds
         self._lock = threading.Lock()
-        self._heads: dict[str, bytes] = {}
-        self._file = EventFile(Path(logdir), now)
-        self._close_once = weakref.finalize(self, self._file.close)  # also at the end of a program that forgot to close
-        for event in header:
-            self._file.append(event)
-        self._file.write_pending()
+        self._process = os.getpid()
+        # also at the end of a program that forgot to close
+        self._close_once = weakref.finalize(self, _close_in, self._process, self._log)
 
     @property
-    def path(self) -> Path:
-        """The file that this writer makes."""
-        return self._file.path
+    def path(self) -> Path | str:
+        """The file that is being written: a Path, or the URL of a remote one."""
+        return self._log.path
 
-    def scalar(self, tag: str, value: object, step: SupportsIndex) -> None:
+    def scalar(self, tag: str, value: object, step: SupportsIndex, *, wall_time: float | None = None) -> None:
         """Write one point of the curve `tag`.
 
         Args:
           tag: name of the curve, kept as it is; `/` groups curves.
           value: a real number or an array `[]`; stored as float32, NaN and infinities included.
           step: training step; one tag should have one value at a step.
+          wall_time: seconds since the epoch; by default now.
         Raises:
           DTypeError: the value is not a real number.
           ShapeError: the value has more or fewer than one element.
           InvalidArgumentError: the tag is no text, or the step no 64-bit integer.
-          FailedPreconditionError: the writer is closed.
-          OSError: the disk is full or gone.
+          FailedPreconditionError: the writer is closed, or was made in another process.
         """
         number = scalar_bytes(value)
         whole_step = checked_step(step)
+        checked_tag(tag)
         with self._lock:
-            self._append_scalar(self._clock(), whole_step, tag, number)
+            self._check_open()
+            now = self._clock()
+            self._log.scalar(now, now if wall_time is None else wall_time, whole_step, tag, number)
 
-    def scalars(self, values: Mapping[str, object], step: SupportsIndex) -> None:
+    def scalars(self, values: Mapping[str, object], step: SupportsIndex, *, wall_time: float | None = None) -> None:
         """Write one point of each of several curves.
 
         Args:
           values: value by tag, as in `scalar`.
           step: training step.
+          wall_time: seconds since the epoch; by default now.
         Raises:
           HeadraceError: as `scalar`; then none of the points is written.
-          OSError: the disk is full or gone.
         """
         numbers = [(checked_tag(tag), scalar_bytes(value)) for tag, value in values.items()]
         whole_step = checked_step(step)
         with self._lock:
+            self._check_open()
             now = self._clock()
             for tag, number in numbers:
-                self._append_scalar(now, whole_step, tag, number)
+                self._log.scalar(now, now if wall_time is None else wall_time, whole_step, tag, number)
 
-    def summary(self, summary: SerializedSummary, step: SupportsIndex) -> None:
+    def values(
+        self,
+        values: Sequence[Summary.Value] | MakeValues,
+        step: SupportsIndex,
+        *,
+        wall_time: float | None = None,
+    ) -> None:
+        """Write values of any kind, as the functions of `headrace_viz.values` make them.
+
+        Args:
+          values: the values, or a function that makes them, in the writer's thread where it has one. What the function
+            needs must not change meanwhile.
+          step: training step.
+          wall_time: seconds since the epoch; by default now.
+        Raises:
+          InvalidArgumentError: the step is no 64-bit integer.
+          FailedPreconditionError: the writer is closed, or was made in another process.
+        """
+        whole_step = checked_step(step)
+        make = values if callable(values) else _constant(values)
+        self._add(lambda now: values_event(now if wall_time is None else wall_time, whole_step, make()))
+
+    def summary(self, summary: SerializedSummary, step: SupportsIndex, *, wall_time: float | None = None) -> None:
         """Write what a summary operation gave.
 
         Args:
           summary: a serialised Summary, or a string array `[]` of one: the value of a `ScalarSummary` or `MergeSummary`
             operation.
           step: training step.
+          wall_time: seconds since the epoch; by default now.
         Raises:
           InvalidArgumentError: `summary` is not such bytes, or the step is no 64-bit integer.
-          FailedPreconditionError: the writer is closed.
-          OSError: the disk is full or gone.
+          FailedPreconditionError: the writer is closed, or was made in another process.
         """
-        with self._lock:
-            now = self._clock()
-            self._append(now, summary_event(now, step, summary))
+        event = summary_event(self._clock() if wall_time is None else wall_time, step, summary)
+        self._add(lambda _: event)
 
-    def graph(self, graph: hr.Graph) -> None:
+    def graph(self, graph: hr.Graph, *, wall_time: float | None = None) -> None:
         """Write the graph of the run; a later one takes its place.
 
         The values of constants above 1 KB are left out: TensorBoard does not show them.
 
         Args:
           graph: the graph.
+          wall_time: seconds since the epoch; by default now.
         Raises:
-          FailedPreconditionError: the writer is closed.
-          OSError: the disk is full or gone.
+          FailedPreconditionError: the writer is closed, or was made in another process.
         """
         view = graph_view(graph).SerializeToString()
-        with self._lock:
-            now = self._clock()
-            self._append(now, graph_event(now, view))
+        self._add(lambda now: graph_event(now if wall_time is None else wall_time, view))
+
+    def run_metadata(self, trace: hr.Trace, tag: str, graph: hr.Graph | None = None) -> None:
+        """Write what traced steps took, by which TensorBoard colours the graph of the run.
+
+        Args:
+          trace: of `session.run(..., trace=trace)`.
+          tag: by which it is chosen in TensorBoard, such as "step 100"; each at most once in a run.
+          graph: whose static shapes tell how much memory the outputs of operations take; None leaves memory out.
+        Raises:
+          InvalidArgumentError: the tag is no text.
+          FailedPreconditionError: the writer is closed, or was made in another process.
+        """
+        checked_tag(tag)
+        data = run_metadata(trace, graph).SerializeToString()
+        self._add(lambda now: run_metadata_event(now, tag, data))
 
     def flush(self) -> None:
-        """Hand all waiting records to the operating system; readers see them from now on.
+        """Hand all waiting records to the operating system; readers see them from now on. Or warn.
 
         Raises:
-          FailedPreconditionError: the writer is closed.
-          OSError: the disk is full or gone; the records wait on.
+          FailedPreconditionError: the writer is closed, or was made in another process.
         """
         with self._lock:
             self._check_open()
-            self._file.write_pending()
+            self._log.flush()
 
     def close(self) -> None:
-        """Write all waiting records and close the file. Doing so again does nothing.
-
-        Raises:
-          OSError: the disk is full or gone.
-        """
+        """Write all waiting records and close the file. Doing so again does nothing."""
         with self._lock:
             self._close_once()
 
@@ -181,28 +233,39 @@ class EventWriter:
     ) -> None:
         self.close()
 
-    def _append_scalar(self, now: float, step: int, tag: str, number: bytes) -> None:
-        head = self._heads.get(tag)
-        if head is None:
-            head = scalar_head(tag)
-            self._append(now, first_scalar_event(now, step, tag, number))
-            self._heads[tag] = head
-        else:
-            self._append(now, scalar_event(now, step, head, number))
-
-    def _append(self, now: float, event: bytes) -> None:
-        self._check_open()
-        self._file.append(event)
-        if now >= self._flush_due or self._file.pending_bytes >= _PENDING_LIMIT_BYTES:
-            self._flush_due = now + self._flush_seconds
-            self._file.write_pending()
+    def _add(self, make: Callable[[float], bytes]) -> None:
+        with self._lock:
+            self._check_open()
+            now = self._clock()
+            self._log.add(now, lambda: make(now))
 
     def _check_open(self) -> None:
-        if not self._close_once.alive:
-            raise FailedPreconditionError(
-                "the event writer is closed",
-                where=str(self.path),
-                expected="a call before close() or inside the with block",
-                got="a call after it",
-                hint="make a new EventWriter on the same folder; it writes a file of its own",
-            )
+        if self._close_once.alive and os.getpid() == self._process:
+            return
+        forked = os.getpid() != self._process
+        raise FailedPreconditionError(
+            "the event writer belongs to another process" if forked else "the event writer is closed",
+            where=str(self.path),
+            expected="a call in the process that made it" if forked else "a call before close() or in the with block",
+            got="a call in a fork of it" if forked else "a call after it",
+            hint="make a new EventWriter on the same folder; it writes a file of its own",
+        )
+
+
+def _close_in(process: int, log: EventLog | BackgroundLog) -> None:
+    if os.getpid() == process:  # a fork has a copy of the records that wait here; only their owner may write them
+        log.close()
+
+
+def _constant(values: Sequence[Summary.Value]) -> MakeValues:
+    return lambda: values
+
+
+def _check_positive(name: str, number: float) -> None:
+    if not number > 0:
+        raise InvalidArgumentError(
+            f"{name} of an event writer cannot be used",
+            expected="a positive number",
+            got=repr(number),
+            hint=f"leave {name} out for its default",
+        )

@@ -25,27 +25,39 @@ _sym_db = _symbol_database.Default()
 from headrace.graph.proto import tensor_pb2 as headrace_dot_graph_dot_proto_dot_tensor__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eheadrace_viz/proto/event.proto\x12\x0cheadrace.viz\x1a!headrace/graph/proto/tensor.proto\"\xef\x01\n\x05\x45vent\x12\x11\n\twall_time\x18\x01 \x01(\x01\x12\x0c\n\x04step\x18\x02 \x01(\x03\x12\x16\n\x0c\x66ile_version\x18\x03 \x01(\tH\x00\x12\x13\n\tgraph_def\x18\x04 \x01(\x0cH\x00\x12(\n\x07summary\x18\x05 \x01(\x0b\x32\x15.headrace.viz.SummaryH\x00\x12/\n\x0bsession_log\x18\x07 \x01(\x0b\x32\x18.headrace.viz.SessionLogH\x00\x12\x35\n\x0fsource_metadata\x18\n \x01(\x0b\x32\x1c.headrace.viz.SourceMetadataB\x06\n\x04what\" \n\x0eSourceMetadata\x12\x0e\n\x06writer\x18\x01 \x01(\t\"\xb8\x01\n\nSessionLog\x12\x36\n\x06status\x18\x01 \x01(\x0e\x32&.headrace.viz.SessionLog.SessionStatus\x12\x17\n\x0f\x63heckpoint_path\x18\x02 \x01(\t\x12\x0b\n\x03msg\x18\x03 \x01(\t\"L\n\rSessionStatus\x12\x16\n\x12STATUS_UNSPECIFIED\x10\x00\x12\t\n\x05START\x10\x01\x12\x08\n\x04STOP\x10\x02\x12\x0e\n\nCHECKPOINT\x10\x03\"\xb7\x01\n\x0fSummaryMetadata\x12=\n\x0bplugin_data\x18\x01 \x01(\x0b\x32(.headrace.viz.SummaryMetadata.PluginData\x12\x14\n\x0c\x64isplay_name\x18\x02 \x01(\t\x12\x1b\n\x13summary_description\x18\x03 \x01(\t\x1a\x32\n\nPluginData\x12\x13\n\x0bplugin_name\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\x0c\"\xe5\x01\n\x07Summary\x12*\n\x05value\x18\x01 \x03(\x0b\x32\x1b.headrace.viz.Summary.Value\x1a\xad\x01\n\x05Value\x12\x0b\n\x03tag\x18\x01 \x01(\t\x12\x16\n\x0csimple_value\x18\x02 \x01(\x02H\x00\x12\'\n\x06tensor\x18\x08 \x01(\x0b\x32\x15.headrace.TensorProtoH\x00\x12/\n\x08metadata\x18\t \x01(\x0b\x32\x1d.headrace.viz.SummaryMetadataB\x07\n\x05valueJ\x04\x08\x03\x10\x04J\x04\x08\x04\x10\x05J\x04\x08\x05\x10\x06J\x04\x08\x06\x10\x07J\x04\x08\x07\x10\x08\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eheadrace_viz/proto/event.proto\x12\x0cheadrace.viz\x1a!headrace/graph/proto/tensor.proto\"\xc9\x02\n\x05\x45vent\x12\x11\n\twall_time\x18\x01 \x01(\x01\x12\x0c\n\x04step\x18\x02 \x01(\x03\x12\x16\n\x0c\x66ile_version\x18\x03 \x01(\tH\x00\x12\x13\n\tgraph_def\x18\x04 \x01(\x0cH\x00\x12(\n\x07summary\x18\x05 \x01(\x0b\x32\x15.headrace.viz.SummaryH\x00\x12/\n\x0bsession_log\x18\x07 \x01(\x0b\x32\x18.headrace.viz.SessionLogH\x00\x12>\n\x13tagged_run_metadata\x18\x08 \x01(\x0b\x32\x1f.headrace.viz.TaggedRunMetadataH\x00\x12\x18\n\x0emeta_graph_def\x18\t \x01(\x0cH\x00\x12\x35\n\x0fsource_metadata\x18\n \x01(\x0b\x32\x1c.headrace.viz.SourceMetadataB\x06\n\x04what\" \n\x0eSourceMetadata\x12\x0e\n\x06writer\x18\x01 \x01(\t\"\xb8\x01\n\nSessionLog\x12\x36\n\x06status\x18\x01 \x01(\x0e\x32&.headrace.viz.SessionLog.SessionStatus\x12\x17\n\x0f\x63heckpoint_path\x18\x02 \x01(\t\x12\x0b\n\x03msg\x18\x03 \x01(\t\"L\n\rSessionStatus\x12\x16\n\x12STATUS_UNSPECIFIED\x10\x00\x12\t\n\x05START\x10\x01\x12\x08\n\x04STOP\x10\x02\x12\x0e\n\nCHECKPOINT\x10\x03\"6\n\x11TaggedRunMetadata\x12\x0b\n\x03tag\x18\x01 \x01(\t\x12\x14\n\x0crun_metadata\x18\x02 \x01(\x0c\"\xcb\x01\n\x0fSummaryMetadata\x12=\n\x0bplugin_data\x18\x01 \x01(\x0b\x32(.headrace.viz.SummaryMetadata.PluginData\x12\x14\n\x0c\x64isplay_name\x18\x02 \x01(\t\x12\x1b\n\x13summary_description\x18\x03 \x01(\t\x12\x12\n\ndata_class\x18\x04 \x01(\x05\x1a\x32\n\nPluginData\x12\x13\n\x0bplugin_name\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\x0c\"\x87\x01\n\x0eHistogramProto\x12\x0b\n\x03min\x18\x01 \x01(\x01\x12\x0b\n\x03max\x18\x02 \x01(\x01\x12\x0b\n\x03num\x18\x03 \x01(\x01\x12\x0b\n\x03sum\x18\x04 \x01(\x01\x12\x13\n\x0bsum_squares\x18\x05 \x01(\x01\x12\x18\n\x0c\x62ucket_limit\x18\x06 \x03(\x01\x42\x02\x10\x01\x12\x12\n\x06\x62ucket\x18\x07 \x03(\x01\x42\x02\x10\x01\"\xc4\x04\n\x07Summary\x12*\n\x05value\x18\x01 \x03(\x0b\x32\x1b.headrace.viz.Summary.Value\x1aX\n\x05Image\x12\x0e\n\x06height\x18\x01 \x01(\x05\x12\r\n\x05width\x18\x02 \x01(\x05\x12\x12\n\ncolorspace\x18\x03 \x01(\x05\x12\x1c\n\x14\x65ncoded_image_string\x18\x04 \x01(\x0c\x1a}\n\x05\x41udio\x12\x13\n\x0bsample_rate\x18\x01 \x01(\x02\x12\x14\n\x0cnum_channels\x18\x02 \x01(\x03\x12\x15\n\rlength_frames\x18\x03 \x01(\x03\x12\x1c\n\x14\x65ncoded_audio_string\x18\x04 \x01(\x0c\x12\x14\n\x0c\x63ontent_type\x18\x05 \x01(\t\x1a\xb3\x02\n\x05Value\x12\x0b\n\x03tag\x18\x01 \x01(\t\x12\x16\n\x0csimple_value\x18\x02 \x01(\x02H\x00\x12,\n\x05image\x18\x04 \x01(\x0b\x32\x1b.headrace.viz.Summary.ImageH\x00\x12-\n\x05histo\x18\x05 \x01(\x0b\x32\x1c.headrace.viz.HistogramProtoH\x00\x12,\n\x05\x61udio\x18\x06 \x01(\x0b\x32\x1b.headrace.viz.Summary.AudioH\x00\x12\'\n\x06tensor\x18\x08 \x01(\x0b\x32\x15.headrace.TensorProtoH\x00\x12\x11\n\tnode_name\x18\x07 \x01(\t\x12/\n\x08metadata\x18\t \x01(\x0b\x32\x1d.headrace.viz.SummaryMetadataB\x07\n\x05valueJ\x04\x08\x03\x10\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'headrace_viz.proto.event_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_HISTOGRAMPROTO'].fields_by_name['bucket_limit']._loaded_options = None
+  _globals['_HISTOGRAMPROTO'].fields_by_name['bucket_limit']._serialized_options = b'\020\001'
+  _globals['_HISTOGRAMPROTO'].fields_by_name['bucket']._loaded_options = None
+  _globals['_HISTOGRAMPROTO'].fields_by_name['bucket']._serialized_options = b'\020\001'
   _globals['_EVENT']._serialized_start=84
-  _globals['_EVENT']._serialized_end=323
-  _globals['_SOURCEMETADATA']._serialized_start=325
-  _globals['_SOURCEMETADATA']._serialized_end=357
-  _globals['_SESSIONLOG']._serialized_start=360
-  _globals['_SESSIONLOG']._serialized_end=544
-  _globals['_SESSIONLOG_SESSIONSTATUS']._serialized_start=468
-  _globals['_SESSIONLOG_SESSIONSTATUS']._serialized_end=544
-  _globals['_SUMMARYMETADATA']._serialized_start=547
-  _globals['_SUMMARYMETADATA']._serialized_end=730
-  _globals['_SUMMARYMETADATA_PLUGINDATA']._serialized_start=680
-  _globals['_SUMMARYMETADATA_PLUGINDATA']._serialized_end=730
-  _globals['_SUMMARY']._serialized_start=733
-  _globals['_SUMMARY']._serialized_end=962
-  _globals['_SUMMARY_VALUE']._serialized_start=789
-  _globals['_SUMMARY_VALUE']._serialized_end=962
+  _globals['_EVENT']._serialized_end=413
+  _globals['_SOURCEMETADATA']._serialized_start=415
+  _globals['_SOURCEMETADATA']._serialized_end=447
+  _globals['_SESSIONLOG']._serialized_start=450
+  _globals['_SESSIONLOG']._serialized_end=634
+  _globals['_SESSIONLOG_SESSIONSTATUS']._serialized_start=558
+  _globals['_SESSIONLOG_SESSIONSTATUS']._serialized_end=634
+  _globals['_TAGGEDRUNMETADATA']._serialized_start=636
+  _globals['_TAGGEDRUNMETADATA']._serialized_end=690
+  _globals['_SUMMARYMETADATA']._serialized_start=693
+  _globals['_SUMMARYMETADATA']._serialized_end=896
+  _globals['_SUMMARYMETADATA_PLUGINDATA']._serialized_start=846
+  _globals['_SUMMARYMETADATA_PLUGINDATA']._serialized_end=896
+  _globals['_HISTOGRAMPROTO']._serialized_start=899
+  _globals['_HISTOGRAMPROTO']._serialized_end=1034
+  _globals['_SUMMARY']._serialized_start=1037
+  _globals['_SUMMARY']._serialized_end=1617
+  _globals['_SUMMARY_IMAGE']._serialized_start=1092
+  _globals['_SUMMARY_IMAGE']._serialized_end=1180
+  _globals['_SUMMARY_AUDIO']._serialized_start=1182
+  _globals['_SUMMARY_AUDIO']._serialized_end=1307
+  _globals['_SUMMARY_VALUE']._serialized_start=1310
+  _globals['_SUMMARY_VALUE']._serialized_end=1617
 # @@protoc_insertion_point(module_scope)

@@ -1,0 +1,79 @@
+"""What traced steps took, operation by operation, in the form by which TensorBoard colours a graph."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+import headrace as hr
+from headrace_viz.graph_view import shape_proto
+from headrace_viz.proto.run_metadata_pb2 import (
+    AllocatorMemoryUsed,
+    DeviceStepStats,
+    NodeExecStats,
+    NodeOutput,
+    RunMetadata,
+    StepStats,
+    TensorDescription,
+)
+
+_DEFAULT_DEVICE = "/device:CPU:0"
+
+
+def run_metadata(trace: hr.Trace, graph: hr.Graph | None = None) -> RunMetadata:
+    """Return the compute time and memory of every operation that the trace saw, summed over its steps.
+
+    TensorBoard takes one record for each operation, so the times of several runs of one are added up.
+
+    Args:
+      trace: of `session.run(..., trace=trace)`.
+      graph: tells devices, and by static shapes the bytes of outputs; None leaves both out.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default() as graph:
+      ...     x = hr.placeholder(hr.float32, [2])
+      ...     y = hr.exp(x, name="y")
+      >>> trace = hr.Trace()
+      >>> _ = hr.Session(graph).run(y, feeds={x: [0.0, 1.0]}, trace=trace)
+      >>> (device,) = run_metadata(trace, graph).step_stats.dev_stats
+      >>> [(node.node_name, node.memory[0].total_bytes) for node in device.node_stats]
+      [('y', 8)]
+    """
+    operations = {} if graph is None else {operation.name: operation for operation in graph.operations}
+    spans: dict[str, tuple[int, int]] = {}
+    for record in trace.records:
+        start, spent = spans.get(record.name, (record.start_ns, 0))
+        spans[record.name] = min(start, record.start_ns), spent + record.end_ns - record.start_ns
+    devices: dict[str, DeviceStepStats] = {}
+    for name, (start, spent) in spans.items():
+        operation = operations.get(name)
+        device = (operation.device if operation is not None else "") or _DEFAULT_DEVICE
+        stats = devices.setdefault(device, DeviceStepStats(device=device))
+        stats.node_stats.append(_node_stats(name, start, spent, operation))
+    return RunMetadata(step_stats=StepStats(dev_stats=devices.values()))
+
+
+def _node_stats(name: str, start_ns: int, spent_ns: int, operation: hr.Operation | None) -> NodeExecStats:
+    micros = max(1, round(spent_ns / 1000))  # a time of zero counts as not measured
+    stats = NodeExecStats(
+        node_name=name, all_start_micros=start_ns // 1000, op_end_rel_micros=micros, all_end_rel_micros=micros
+    )
+    if operation is None:
+        return stats
+    sizes = [_output_bytes(tensor) for tensor in operation.outputs]
+    if sizes and None not in sizes:
+        total = sum(size for size in sizes if size is not None)
+        stats.memory.append(AllocatorMemoryUsed(allocator_name="static shapes", total_bytes=total, peak_bytes=total))
+    for slot, tensor in enumerate(operation.outputs):
+        description = TensorDescription(dtype=tensor.dtype.number, shape=shape_proto(tensor.shape))
+        stats.output.append(NodeOutput(slot=slot, tensor_description=description))
+    return stats
+
+
+def _output_bytes(tensor: hr.Tensor) -> int | None:
+    dims = tensor.shape.dims
+    if dims is None or None in dims:
+        return None
+    return np.dtype(tensor.dtype.numpy).itemsize * math.prod(dim for dim in dims if dim is not None)
