@@ -24,7 +24,7 @@ STAGES: tuple[tuple[str, ...], ...] = (
     ("placement",),
     ("plan",),
     ("runtime",),
-    ("signature", "variable", "session", "function"),
+    ("signature", "variable", "session", "function", "namespace"),
     ("training", "layers", "data", "testing", "cli"),
 )
 LEVEL = {stage: level for level, stages in enumerate(STAGES) for stage in stages}

@@ -16,6 +16,7 @@ from headrace.graph.operation import Operation, Tensor
 from headrace.graph.printer import format_graph
 from headrace.graph.scopes import colocate_with, control_dependencies, device, name_scope
 from headrace.kernels.registry import register_kernel
+from headrace.namespace import __array_api_version__, __array_namespace_info__, e, inf, nan, newaxis, pi
 from headrace.ops import linalg, nn, random, strings
 from headrace.ops.array import (
     full,
@@ -55,7 +56,7 @@ from headrace.ops.control import group, identity, stop_gradient
 from headrace.ops.conversion import bitcast, cast, check_numerics, ensure_shape, one_hot
 from headrace.ops.counting import bincount, bucketize, histogram_fixed_width
 from headrace.ops.creation import asarray, empty, empty_like, tril, triu
-from headrace.ops.cumulative import cumulative_logsumexp, cumulative_prod, cumulative_sum
+from headrace.ops.cumulative import cumulative_logsumexp, cumulative_prod, cumulative_sum, diff
 from headrace.ops.diagonal import band_part, diag, diag_part, eye
 from headrace.ops.dtypes import astype, can_cast, finfo, iinfo, isdtype, result_type
 from headrace.ops.einsum import einsum, tensordot
@@ -131,6 +132,7 @@ from headrace.ops.math import (
     truncate_divide,
     truncate_mod,
 )
+from headrace.ops.nonzero import count_nonzero, nonzero
 from headrace.ops.padding import pad
 from headrace.ops.partition import dynamic_partition, dynamic_stitch
 from headrace.ops.picking import take, take_along_axis
@@ -141,7 +143,6 @@ from headrace.ops.reduction import (
     any,
     argmax,
     argmin,
-    euclidean_norm,
     logsumexp,
     max,
     mean,
@@ -225,6 +226,8 @@ __all__ = [
     "Trace",
     "Trainer",
     "Variable",
+    "__array_api_version__",
+    "__array_namespace_info__",
     "abs",
     "acos",
     "acosh",
@@ -286,6 +289,7 @@ __all__ = [
     "copysign",
     "cos",
     "cosh",
+    "count_nonzero",
     "cumulative_logsumexp",
     "cumulative_prod",
     "cumulative_sum",
@@ -294,11 +298,13 @@ __all__ = [
     "device",
     "diag",
     "diag_part",
+    "diff",
     "digamma",
     "divide",
     "divide_no_nan",
     "dynamic_partition",
     "dynamic_stitch",
+    "e",
     "einsum",
     "empty",
     "empty_like",
@@ -307,7 +313,6 @@ __all__ = [
     "erf",
     "erfc",
     "errors",
-    "euclidean_norm",
     "exp",
     "expand_dims",
     "explain_gradient",
@@ -340,6 +345,7 @@ __all__ = [
     "iinfo",
     "imag",
     "import_graph_def",
+    "inf",
     "int8",
     "int16",
     "int32",
@@ -378,10 +384,13 @@ __all__ = [
     "multiply",
     "multiply_no_nan",
     "name_scope",
+    "nan",
     "negative",
+    "newaxis",
     "nextafter",
     "nn",
     "no_gradient",
+    "nonzero",
     "not_equal",
     "nth_element",
     "one_hot",
@@ -390,6 +399,7 @@ __all__ = [
     "optim",
     "pad",
     "permute_dims",
+    "pi",
     "placeholder",
     "placeholder_with_default",
     "polygamma",

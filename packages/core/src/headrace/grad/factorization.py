@@ -41,9 +41,9 @@ def _diagonal(x: Tensor) -> Tensor:
     return result
 
 
-def _or_zeros(g: Tensor | None, like: Tensor) -> Tensor:
-    result: Tensor = apply_op("ZerosLike", like) if g is None else g
-    return result
+def _is_missing(g: Tensor, output: Tensor) -> bool:
+    """True where nothing arrived: zeros through 0 / 0 would make NaN of equal singular values and eigenvalues."""
+    return g.op.type == "ZerosLike" and g.op.inputs[0] is output
 
 
 def _differences(x: Tensor) -> Tensor:
@@ -54,7 +54,7 @@ def _differences(x: Tensor) -> Tensor:
 
 
 @register_gradient("Qr")
-def _qr(op: Operation, g_q: Tensor | None, g_r: Tensor | None) -> list[Tensor]:
+def _qr(op: Operation, g_q: Tensor, g_r: Tensor) -> list[Tensor]:
     """Wide matrices [X Y] = Q [U V]: X as a square one, whose Q is also the factor of Y = Q V.
 
     Source: S. Walter and L. Lehmann, Algorithmic differentiation of linear algebra functions (2010); the wide case by
@@ -69,7 +69,6 @@ def _qr(op: Operation, g_q: Tensor | None, g_r: Tensor | None) -> list[Tensor]:
             expected="full_matrices=False: the other columns of Q are arbitrary",
             got=str(op.inputs[0].spec),
         )
-    g_q, g_r = _or_zeros(g_q, q), _or_zeros(g_r, r)
     if rows >= columns:
         return [_square_qr(q, r, g_q, g_r)]
     g_v = g_r[..., rows:]
@@ -102,33 +101,28 @@ def _static_sizes(op: Operation) -> tuple[int, int]:
 
 
 @register_gradient("Svd")
-def _svd(op: Operation, g_s: Tensor | None, g_u: Tensor | None, g_v: Tensor | None) -> list[Tensor]:
+def _svd(op: Operation, g_s: Tensor, g_u: Tensor, g_v: Tensor) -> list[Tensor]:
     """dA = U ((W(g_u) S + S W(g_v)) + g_s) V*, W(g) = (X* g - g* X) / (s_j**2 - s_i**2), and what leaves their spans.
 
     Source: J. Townsend, Differentiating the singular value decomposition (2016); for complex matrices S. Wan and
     S. Zhang, Automatic differentiation for complex valued SVD (2019).
     """
-    if op.attr("compute_uv"):
-        s, u, v = op.outputs
-    else:
-        s, u, v = apply_op("Svd", op.inputs[0])
-        g_u = g_v = None  # the outputs are empty
     rows, columns = _static_sizes(op)
-    least = min(rows, columns)
-    if g_u is None and g_v is None:
-        return [_product(u[..., :least] * _as_row(_or_zeros(g_s, s)), v[..., :least], adj_y=True)]
-    if op.attr("full_matrices") and rows != columns:
+    least, full = min(rows, columns), op.attr("full_matrices") and rows != columns
+    s, u, v = op.outputs if op.attr("compute_uv") and not full else apply_op("Svd", op.inputs[0])
+    if not op.attr("compute_uv") or (_is_missing(g_u, op.outputs[1]) and _is_missing(g_v, op.outputs[2])):
+        return [_product(u * _as_row(g_s), v, adj_y=True)]
+    if full:
         raise UnimplementedError(
             "the singular vectors of matrices that are not square have a gradient only without full_matrices",
             where=op.location,
             expected="full_matrices=False: the other vectors are arbitrary",
             got=str(op.inputs[0].spec),
         )
-    g_u, g_v = _or_zeros(g_u, u), _or_zeros(g_v, v)
     by_u, by_v = _product(u, g_u, adj_x=True), _product(v, g_v, adj_x=True)
     gaps = _differences(s * s)
     middle = (by_u - _adjoint(by_u)) / gaps * _as_row(s) + _as_column(s) * ((by_v - _adjoint(by_v)) / gaps)
-    middle = apply_op("MatrixSetDiag", middle, _or_zeros(g_s, s) + _phases(by_u, s))
+    middle = apply_op("MatrixSetDiag", middle, g_s + _phases(by_u, s))
     gradient = _product(_product(u, middle), v, adj_y=True)
     if rows > least:
         outside = (g_u - _product(u, by_u)) / _as_row(s)
@@ -149,29 +143,25 @@ def _phases(by_u: Tensor, s: Tensor) -> Tensor:
 
 
 @register_gradient("SelfAdjointEigV2")
-def _self_adjoint_eig(op: Operation, g_e: Tensor | None, g_v: Tensor | None) -> list[Tensor]:
+def _self_adjoint_eig(op: Operation, g_e: Tensor, g_v: Tensor) -> list[Tensor]:
     """dA = V (g_e + V* g_v / (e_j - e_i)) V*, of which the self-adjoint part is taken."""
     values, vectors = op.outputs if op.attr("compute_v") else apply_op("SelfAdjointEigV2", op.inputs[0])
-    diagonal = _or_zeros(g_e, values)
-    middle = _diagonal(diagonal)
-    if g_v is not None and op.attr("compute_v"):
+    middle = _diagonal(g_e)
+    if op.attr("compute_v") and not _is_missing(g_v, op.outputs[1]):
         turned = _product(vectors, g_v, adj_x=True) / _differences(values)
-        middle = apply_op("MatrixSetDiag", turned, diagonal)
+        middle = apply_op("MatrixSetDiag", turned, g_e)
     gradient = _product(_product(vectors, middle), vectors, adj_y=True)
     return [(gradient + _adjoint(gradient)) * 0.5]
 
 
 @register_gradient("LogMatrixDeterminant")
-def _log_determinant(op: Operation, g_sign: Tensor | None, g_log: Tensor | None) -> list[Tensor]:
+def _log_determinant(op: Operation, g_sign: Tensor, g_log: Tensor) -> list[Tensor]:
     """d log|det A| + i d arg(det A) = trace(A^-1 dA); the sign of a real determinant does not change."""
     inverse: Tensor = apply_op("MatrixInverse", op.inputs[0], adjoint=True)
-    sign, logarithm = op.outputs
-    factor = _or_zeros(g_log, logarithm)
+    sign, factor = op.outputs[0], g_log
     if sign.dtype.is_complex:
-        factor = _as_real(factor)
-        if g_sign is not None:
-            turn = -imag(conjugate(g_sign) * sign)
-            factor = factor + complex_of(apply_op("ZerosLike", turn), turn)
+        turn = -imag(conjugate(g_sign) * sign)
+        factor = _as_real(factor) + complex_of(apply_op("ZerosLike", turn), turn)
     return [_as_column(_as_column(factor)) * inverse]
 
 

@@ -1,25 +1,60 @@
-"""Linear algebra: matrix products, factorisations and solutions."""
+"""Linear algebra (`hr.linalg`): the functions of the families below it, matrix products, inverses and solutions."""
 
 from __future__ import annotations
 
-from headrace.errors import InvalidArgumentError, ShapeError
+from headrace.errors import ShapeError
 from headrace.graph import attr
 from headrace.graph.apply import TensorLike, apply_op
 from headrace.graph.op_def import InferenceContext, register_op
 from headrace.graph.operation import Tensor
 from headrace.graph.operators import overload_operator
-from headrace.ops.einsum import einsum
-from headrace.ops.math import abs as absolute
+from headrace.ops.axes import matrix_transpose
+from headrace.ops.einsum import tensordot
+from headrace.ops.factorization import (
+    FACTORED,
+    eigh,
+    eigvalsh,
+    matrix_rank,
+    matrix_shape,
+    pinv,
+    qr,
+    slogdet,
+    solve_triangular,
+    svd,
+    svdvals,
+)
 from headrace.ops.math import apply_unary
+from headrace.ops.norms import matrix_norm, vector_norm
+from headrace.ops.products import cross, diagonal, matrix_power, outer, trace, vecdot
 from headrace.ops.promotion import promoted
-from headrace.ops.reduction import Axis, euclidean_norm
-from headrace.ops.reduction import max as largest
-from headrace.ops.reduction import sum as total
-from headrace.types import Shape, broadcast_shapes, complex64, complex128, float16, float32, float64
+from headrace.types import Shape, broadcast_shapes
 
-__all__ = ["cholesky", "det", "inv", "matmul", "norm", "solve", "trace"]
-
-_FACTORED = attr.type(float16, float32, float64, complex64, complex128)
+__all__ = [
+    "cholesky",
+    "cross",
+    "det",
+    "diagonal",
+    "eigh",
+    "eigvalsh",
+    "inv",
+    "matmul",
+    "matrix_norm",
+    "matrix_power",
+    "matrix_rank",
+    "matrix_transpose",
+    "outer",
+    "pinv",
+    "qr",
+    "slogdet",
+    "solve",
+    "solve_triangular",
+    "svd",
+    "svdvals",
+    "tensordot",
+    "trace",
+    "vecdot",
+    "vector_norm",
+]
 
 
 def check_product(op: InferenceContext, left: int | None, right: int | None, hint: str) -> None:
@@ -98,49 +133,41 @@ def _batch_matmul_v1_shape(op: InferenceContext) -> list[Shape]:
     return _batch_matmul_shape(op)
 
 
-def _square(op: InferenceContext, index: int) -> Shape:
-    """The shape of an input whose last two axes must be equal."""
-    shape = op.inputs[index].shape
-    if shape.dims is None:
-        return shape
-    if len(shape) < 2 or not Shape([shape[-2]]).is_compatible_with(Shape([shape[-1]])):
-        raise ShapeError(f"{op.type} takes square matrices", expected="[..., n, n]", got=str(shape))
-    return shape
-
-
-@register_op("Cholesky", inputs={"input": "T"}, outputs={"output": "T"}, attrs={"T": _FACTORED})
+@register_op("Cholesky", inputs={"input": "T"}, outputs={"output": "T"}, attrs={"T": FACTORED})
 def _cholesky_shape(op: InferenceContext) -> list[Shape]:
     """The lower triangular L with L L* = A, for positive definite A of which only the lower triangle is read."""
-    return [_square(op, 0)]
+    matrix_shape(op, 0, square=True)
+    return [op.inputs[0].shape]
 
 
 @register_op(
     "MatrixInverse",
     inputs={"input": "T"},
     outputs={"output": "T"},
-    attrs={"adjoint": attr.bool(False), "T": _FACTORED},
+    attrs={"adjoint": attr.bool(False), "T": FACTORED},
 )
 def _inverse_shape(op: InferenceContext) -> list[Shape]:
     """The inverse of square matrices, or of their adjoints; a singular one is an error."""
-    return [_square(op, 0)]
+    matrix_shape(op, 0, square=True)
+    return [op.inputs[0].shape]
 
 
-@register_op("MatrixDeterminant", inputs={"input": "T"}, outputs={"output": "T"}, attrs={"T": _FACTORED})
+@register_op("MatrixDeterminant", inputs={"input": "T"}, outputs={"output": "T"}, attrs={"T": FACTORED})
 def _determinant_shape(op: InferenceContext) -> list[Shape]:
     """The determinants of square matrices; 1 of an empty one."""
-    shape = _square(op, 0)
-    return [Shape() if shape.dims is None else Shape(shape.dims[:-2])]
+    return [matrix_shape(op, 0, square=True)[0]]
 
 
 @register_op(
     "MatrixSolve",
     inputs={"matrix": "T", "rhs": "T"},
     outputs={"output": "T"},
-    attrs={"adjoint": attr.bool(False), "T": _FACTORED},
+    attrs={"adjoint": attr.bool(False), "T": FACTORED},
 )
 def _solve_shape(op: InferenceContext) -> list[Shape]:
     """X with A X = B, or A* X = B, for square A `[..., n, n]` and B `[..., n, k]`; a singular A is an error."""
-    matrix, rhs = _square(op, 0), op.inputs[1].shape
+    matrix_shape(op, 0, square=True)
+    matrix, rhs = op.inputs[0].shape, op.inputs[1].shape
     if matrix.dims is None or rhs.dims is None:
         return [rhs]
     if len(rhs) < 2 or not Shape(matrix.dims[:-1]).is_compatible_with(Shape(rhs.dims[:-1])):
@@ -280,48 +307,3 @@ def solve(a: TensorLike, b: TensorLike, *, name: str | None = None) -> Tensor:
     column: Tensor = apply_op("MatrixSolve", matrix, apply_op("ExpandDims", rhs, -1), name=name)
     vector: Tensor = apply_op("Squeeze", column, squeeze_dims=[-1])
     return vector
-
-
-def trace(x: TensorLike, *, name: str | None = None) -> Tensor:
-    """The sum of the diagonal of each matrix of x, numeric `[..., n, n]`; `[...]`.
-
-    Example:
-      >>> import headrace as hr
-      >>> with hr.Graph().as_default() as graph:
-      ...     y = hr.linalg.trace([[2.0, 1.0], [0.0, 4.0]])
-      >>> print(hr.Session(graph).run(y))
-      6.0
-    """
-    return einsum("...ii->...", x, name=name)
-
-
-def norm(
-    x: TensorLike, *, axis: Axis = None, ord: float = 2, keepdims: bool = False, name: str | None = None
-) -> Tensor:
-    """The length of x as a vector.
-
-    Args:
-      x: numeric, any shape; integers become float32.
-      axis: the axes that are taken together as one vector; all of them by default.
-      ord: 2 for the root of the sum of squares, 1 for the sum of absolute values, infinity for the largest of them.
-      keepdims: leave the reduced axes in the shape, with size 1.
-      name: the operation's name.
-    Returns:
-      The floating or complex dtype, the shape of `x` without the reduced axes. The gradient at a length of 0 is 0.
-    Raises:
-      InvalidArgumentError: `ord` is something else.
-
-    Example:
-      >>> import headrace as hr
-      >>> with hr.Graph().as_default() as graph:
-      ...     y = hr.linalg.norm([3.0, 4.0])
-      >>> print(hr.Session(graph).run(y))
-      5.0
-    """
-    if ord == 2:
-        return euclidean_norm(x, axis=axis, keepdims=keepdims, name=name)
-    if ord == 1:
-        return total(absolute(x), axis=axis, keepdims=keepdims, name=name)
-    if ord == float("inf"):
-        return largest(absolute(x), axis=axis, keepdims=keepdims, name=name)
-    raise InvalidArgumentError("there is no norm of that order here", expected="ord 1, 2 or infinity", got=f"ord {ord}")

@@ -14,7 +14,7 @@ from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
 from headrace.graph.attr import AttrSpec
 from headrace.graph.op_def import InferenceContext, register_op
 from headrace.graph.operation import Tensor
-from headrace.types import DTypeLike, Shape, as_dtype, float32, int16, int32, int64, uint16
+from headrace.types import DTypeLike, Shape, as_dtype, float32, int8, int16, int32, int64, uint8, uint16, uint32
 from headrace.types import bool as bool_dtype
 
 __all__ = [
@@ -22,7 +22,6 @@ __all__ = [
     "any",
     "argmax",
     "argmin",
-    "euclidean_norm",
     "logsumexp",
     "max",
     "mean",
@@ -140,16 +139,25 @@ def _arg_min_shape(op: InferenceContext) -> list[Shape]:
     return _arg_shape(op)
 
 
-def sum(x: TensorLike, *, axis: Axis = None, keepdims: bool = False, name: str | None = None) -> Tensor:
+def sum(
+    x: TensorLike,
+    *,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    keepdims: bool = False,
+    name: str | None = None,
+) -> Tensor:
     """The sum of the elements along some axes.
 
     Args:
-      x: numeric, any shape; bools are counted as int32. float16 and bfloat16 are added up in float32.
+      x: numeric, any shape; bools and integers narrower than that are counted as int32, unsigned ones as uint32.
+        float16 and bfloat16 are added up in float32.
       axis: an axis, several, or None for all; negative ones count from the last.
+      dtype: the dtype to convert to before.
       keepdims: leave the reduced axes in the shape, with size 1.
       name: the operation's name.
     Returns:
-      The same dtype; the shape of `x` without the reduced axes. 0 where there is nothing to add.
+      The dtype that is counted in; the shape of `x` without the reduced axes. 0 where there is nothing to add.
     Raises:
       InvalidArgumentError: an axis is out of range or named twice.
 
@@ -160,7 +168,7 @@ def sum(x: TensorLike, *, axis: Axis = None, keepdims: bool = False, name: str |
       >>> print(hr.Session(graph).run(y))
       [4. 6.]
     """
-    return _reduce("Sum", _number(x), axis, keepdims, name)
+    return _reduce("Sum", summable(x, dtype), axis, keepdims, name)
 
 
 def mean(x: TensorLike, *, axis: Axis = None, keepdims: bool = False, name: str | None = None) -> Tensor:
@@ -185,7 +193,14 @@ def mean(x: TensorLike, *, axis: Axis = None, keepdims: bool = False, name: str 
     return _reduce("Mean", _float(x), axis, keepdims, name)
 
 
-def prod(x: TensorLike, *, axis: Axis = None, keepdims: bool = False, name: str | None = None) -> Tensor:
+def prod(
+    x: TensorLike,
+    *,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    keepdims: bool = False,
+    name: str | None = None,
+) -> Tensor:
     """The product of the elements along some axes, 1 where there are none; see `sum`.
 
     Example:
@@ -195,7 +210,7 @@ def prod(x: TensorLike, *, axis: Axis = None, keepdims: bool = False, name: str 
       >>> print(hr.Session(graph).run(y))
       [ 2. 12.]
     """
-    return _reduce("Prod", _number(x), axis, keepdims, name)
+    return _reduce("Prod", summable(x, dtype), axis, keepdims, name)
 
 
 def max(x: TensorLike, *, axis: Axis = None, keepdims: bool = False, name: str | None = None) -> Tensor:
@@ -303,22 +318,6 @@ def argmin(
     return _position("ArgMin", x, axis, keepdims, dtype, name)
 
 
-def euclidean_norm(x: TensorLike, *, axis: Axis = None, keepdims: bool = False, name: str | None = None) -> Tensor:
-    """The square root of the sum of squares along some axes; see `sum`.
-
-    It does not overflow or underflow where the squares would. The gradient at a norm of 0 is taken as 0, the
-    subgradient of least length; TensorFlow gives NaN there.
-
-    Example:
-      >>> import headrace as hr
-      >>> with hr.Graph().as_default() as graph:
-      ...     y = hr.euclidean_norm([[3.0, 4.0], [0.0, 0.0]], axis=1)
-      >>> print(hr.Session(graph).run(y))
-      [5. 0.]
-    """
-    return _reduce("EuclideanNorm", _float(x), axis, keepdims, name)
-
-
 def var(
     x: TensorLike, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False, name: str | None = None
 ) -> Tensor:
@@ -417,9 +416,17 @@ def _position(
     return kept
 
 
-def _number(x: TensorLike) -> Tensor:
+def summable(x: TensorLike, dtype: DTypeLike | None) -> Tensor:
+    """A tensor in the dtype in which its elements are added up or multiplied.
+
+    Source: array API standard, `sum`: narrow integers become the default dtype of their kind.
+    """
     value = convert_to_tensor(x)
-    return apply_op("Cast", value, DstT=int32) if value.dtype is bool_dtype else value
+    wanted = _WIDER.get(value.dtype, value.dtype) if dtype is None else as_dtype(dtype)
+    return value if value.dtype is wanted else apply_op("Cast", value, DstT=wanted)
+
+
+_WIDER = {bool_dtype: int32, int8: int32, int16: int32, uint8: uint32, uint16: uint32}
 
 
 def _float(x: TensorLike) -> Tensor:
