@@ -244,6 +244,30 @@ def test_reference_variables_of_tensorflow_1_become_handles() -> None:
     assert session.run("read:0") == 2.0
 
 
+def test_optimizer_updates_on_reference_variables_become_those_on_handles() -> None:
+    proto = GraphDef()
+    for name, number in (("v", 2.0), ("slot", 1.0), ("rate", 0.5), ("mu", 0.5)):
+        constant = proto.node.add(name=f"{name}_value", op="Const")
+        constant.attr["dtype"].type = 1
+        constant.attr["value"].tensor.CopyFrom(encode_tensor(np.array(number, np.float32)))
+    for name in ("v", "slot"):
+        variable = proto.node.add(name=name, op="VariableV2")
+        variable.attr["dtype"].type = 1
+        variable.attr["shape"].shape.SetInParent()
+        proto.node.add(name=f"init_{name}", op="Assign", input=[name, f"{name}_value"]).attr["T"].type = 1
+    update = proto.node.add(name="train", op="ApplyMomentum", input=["v", "init_slot", "rate_value", "v", "mu_value"])
+    update.attr["T"].type = 1
+    update.attr["use_nesterov"].b = True
+    proto.node.add(name="after", op="Identity", input=["train"]).attr["T"].type = 1
+    graph = hr.import_graph_def(proto)
+    assert graph.operation("train").type == "ResourceApplyMomentum"
+    assert graph.operation("train").attrs["use_nesterov"]
+    session = hr.Session(graph)
+    session.run("init_v")
+    assert session.run("after:0") == 2 - 0.5 * (2 + 0.5 * 2.5)  # the slot is assigned before, as its reference says
+    assert session.run("v:0") == 0.375
+
+
 def test_input_map_and_prefix() -> None:
     graph = hr.Graph()
     with graph.as_default():

@@ -23,6 +23,7 @@ from headrace.grad import (  # noqa: F401
     math,
     nn,
     normalization,
+    optimizer_updates,
     padding,
     partition,
     pooling,
@@ -39,4 +40,5 @@ from headrace.grad import (  # noqa: F401
     state,
     stateless_random,
     strings,
+    variable_scatter,
 )

@@ -303,9 +303,12 @@ class _Import:
             return
         first = self.tensors.get(edges[0]) if edges and reference_variables.takes_reference(node.op) else None
         if isinstance(first, Reference):
-            values = [self._value(edge, name, controls) for edge in edges[1:]]
+            attrs = self._attrs(node, reference_variables.definition_on_handles(node.op))
+            slots = reference_variables.count_of_references(node.op)
+            values = [self._handle(edge, name, controls) for edge in edges[1:slots]]
+            values += [self._value(edge, name, controls) for edge in edges[slots:]]
             operation, passed = reference_variables.import_on_reference(
-                self.graph, node.op, name, first, values, controls, node.device
+                self.graph, node.op, name, first, values, attrs, controls, node.device
             )
             self._record(node, operation, list(operation.outputs) or [passed])
             return
@@ -339,6 +342,14 @@ class _Import:
         if isinstance(found, Reference):
             return reference_variables.read_reference(self.graph, f"{reader}/read/", found, controls)
         return found
+
+    def _handle(self, edge: str, reader: str, controls: list[Operation]) -> Tensor:
+        """The handle of a further variable that an operation changes; what came before on its reference comes first."""
+        found = self.tensors.get(edge)
+        if not isinstance(found, Reference):
+            return self._value(edge, reader, controls)
+        controls.extend(found.after)
+        return found.handle
 
     def _attrs(self, node: NodeDef, op_def: OpDef | None) -> dict[str, AttrValue]:
         attrs: dict[str, AttrValue] = {}

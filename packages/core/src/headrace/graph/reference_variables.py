@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from headrace.graph.attr import AttrValue
 from headrace.graph.graph import Graph
+from headrace.graph.op_def import OpDef, lookup_op_def
 from headrace.graph.operation import Operation, Tensor
 
 __all__ = ["Reference", "import_on_reference", "import_variable", "read_reference"]
@@ -25,8 +26,27 @@ _ON_HANDLES = {
     "ScatterAdd": "ResourceScatterAdd",
     "ScatterSub": "ResourceScatterSub",
     "ScatterUpdate": "ResourceScatterUpdate",
+    "ScatterMul": "ResourceScatterMul",
+    "ScatterDiv": "ResourceScatterDiv",
+    "ScatterMin": "ResourceScatterMin",
+    "ScatterMax": "ResourceScatterMax",
+    "ScatterNdUpdate": "ResourceScatterNdUpdate",
+    "ScatterNdAdd": "ResourceScatterNdAdd",
+    "ScatterNdSub": "ResourceScatterNdSub",
+    "CountUpTo": "ResourceCountUpTo",
     "IsVariableInitialized": "VarIsInitializedOp",
 }
+_UPDATES = {
+    **dict.fromkeys(("ApplyGradientDescent", "ApplyProximalGradientDescent"), 1),
+    **dict.fromkeys(("ApplyMomentum", "ApplyAdagrad", "ApplyAdagradV2", "ApplyProximalAdagrad"), 2),
+    **dict.fromkeys(("SparseApplyMomentum", "SparseApplyAdagrad", "SparseApplyAdagradV2"), 2),
+    **dict.fromkeys(("ApplyAdadelta", "ApplyRMSProp", "ApplyAdam", "ApplyAdaMax", "ApplyFtrl", "ApplyFtrlV2"), 3),
+    **dict.fromkeys(("SparseApplyAdadelta", "SparseApplyRMSProp", "SparseApplyFtrl"), 3),
+    "ApplyCenteredRMSProp": 4,
+}
+"""The optimiser updates on references, which have the names of those on handles without `Resource`: how many they take.
+"""
+_ON_HANDLES |= {name: f"Resource{name}" for name in _UPDATES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +67,16 @@ def takes_reference(type_name: str) -> bool:
     return type_name in _ON_HANDLES
 
 
+def count_of_references(type_name: str) -> int:
+    """How many of the first inputs of such a type stay references."""
+    return _UPDATES.get(type_name, 1)
+
+
+def definition_on_handles(type_name: str) -> OpDef:
+    """The definition of the operation on handles that stands for one on references."""
+    return lookup_op_def(_ON_HANDLES[type_name])
+
+
 def import_variable(graph: Graph, name: str, attrs: Mapping[str, AttrValue], device: str) -> Reference:
     """Create the handle that stands for a reference variable."""
     handle_attrs = {
@@ -63,15 +93,16 @@ def import_on_reference(
     name: str,
     reference: Reference,
     values: Sequence[Tensor],
+    given: Mapping[str, AttrValue],
     control_inputs: Sequence[Operation],
     device: str,
 ) -> tuple[Operation, Reference]:
     """Create the operation on handles that stands for one on a reference, and the reference that it passes on."""
-    attrs: dict[str, AttrValue] = {}
-    if type_name != "IsVariableInitialized":
-        attrs["dtype"] = reference.handle.op.attrs["dtype"]
-    if type_name.startswith("Scatter") and values:
-        attrs["Tindices"] = values[0].dtype
+    # An assignment to a handle always checks the shape, so Assign's attribute means nothing to it.
+    specs = definition_on_handles(type_name).attrs
+    attrs = {key: value for key, value in given.items() if key in specs and key != "validate_shape"}
+    for key in {"dtype", "T"} & set(specs):
+        attrs[key] = reference.handle.op.attrs["dtype"]
     operation = graph.create_op(
         _ON_HANDLES[type_name],
         [reference.handle, *values],

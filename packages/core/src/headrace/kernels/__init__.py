@@ -23,6 +23,7 @@ from headrace.kernels import (  # noqa: F401
     math,
     nn,
     normalization,
+    optimizer_updates,
     padding,
     partition,
     pooling,
@@ -40,4 +41,5 @@ from headrace.kernels import (  # noqa: F401
     state,
     stateless_random,
     strings,
+    variable_scatter,
 )
