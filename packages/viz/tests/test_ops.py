@@ -12,8 +12,11 @@ import headrace as hr
 import headrace_viz
 from headrace.errors import AlreadyExistsError, AttrError, ShapeError
 from headrace.testing import OpCase, check_case
-from headrace_viz.proto.event_pb2 import Event, Summary
+from headrace_viz.histograms import histogram_proto
+from headrace_viz.png import encode_png
+from headrace_viz.proto.event_pb2 import Event, Summary, SummaryMetadata
 from headrace_viz.records import read_records
+from headrace_viz.tensors import array_of, tensor_proto
 
 
 def strings(*values: bytes) -> Any:
@@ -25,6 +28,38 @@ def serialized(**values: float) -> Any:
     """A Summary with these values by tag, as an operation gives it."""
     summary = Summary(value=[Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()])
     return np.array(summary.SerializeToString(), object)
+
+
+PIXELS = np.random.default_rng(1).integers(0, 256, [5, 3, 4, 3], np.uint8)
+
+
+def _string(*values: Summary.Value) -> Any:
+    return np.array(Summary(value=values).SerializeToString(), object)
+
+
+def histogram(tag: str, values: list[float]) -> Any:
+    """A Summary with a histogram; what is in one is checked in test_histograms.py."""
+    return _string(Summary.Value(tag=tag, histo=histogram_proto(np.array(values, np.float64))))
+
+
+def pictures(tag: str, pixels: Any, limit: int = 3) -> Any:
+    """A Summary with pictures; what PNG is, is checked in test_png.py."""
+    _, height, width, channels = pixels.shape
+    images = [
+        Summary.Image(height=height, width=width, colorspace=channels, encoded_image_string=encode_png(picture))
+        for picture in pixels[:limit]
+    ]
+    return _string(
+        *(
+            Summary.Value(tag=f"{tag}/image" + ("" if limit == 1 else f"/{number}"), image=image)
+            for number, image in enumerate(images)
+        )
+    )
+
+
+def tensor(tag: str, value: Any, metadata: SummaryMetadata | None = None) -> Any:
+    """A Summary with a tensor; what is in one is checked in test_tensors.py."""
+    return _string(Summary.Value(tag=tag, tensor=tensor_proto(value), metadata=metadata or SummaryMetadata()))
 
 
 CASES = [
@@ -76,6 +111,109 @@ CASES = [
         expected=None,
         raises="merges two values of one tag\n(.*\n)*.*'a' twice",
     ),
+    OpCase(
+        "HistogramSummary/B03 zeros",
+        "HistogramSummary",
+        [b"a", np.zeros([3], np.float32)],
+        expected=histogram("a", [0, 0, 0]),
+    ),
+    OpCase(
+        "HistogramSummary/B03 empty", "HistogramSummary", [b"a", np.zeros([0], np.float32)], expected=histogram("a", [])
+    ),
+    OpCase(
+        "HistogramSummary/integers",
+        "HistogramSummary",
+        ["损失".encode(), np.array([[1, 2], [2, -7]], np.int64)],
+        expected=histogram("损失", [1, 2, 2, -7]),
+    ),
+    OpCase(
+        "HistogramSummary/B03 NaN",
+        "HistogramSummary",
+        [b"loss", np.array([1, np.nan], np.float32)],
+        expected=None,
+        raises="a histogram needs finite numbers\n.*tag 'loss'(.*\n)*.*1 NaN and 0 infinities",
+    ),
+    OpCase(
+        "HistogramSummary/B03 infinite",
+        "HistogramSummary",
+        [b"loss", np.array([1, np.inf], np.float32)],
+        expected=None,
+        raises="a histogram needs finite numbers\n.*tag 'loss'(.*\n)*.*0 NaN and 1 infinities",
+    ),
+    OpCase(
+        "HistogramSummary/several tags",
+        "HistogramSummary",
+        [strings(b"a", b"b"), np.ones(2, np.float32)],
+        expected=None,
+        raises="tag of a summary is not a single text",
+    ),
+    OpCase("ImageSummary/bytes", "ImageSummary", [b"a", PIXELS], expected=pictures("a", PIXELS)),
+    OpCase(
+        "ImageSummary/one", "ImageSummary", [b"a", PIXELS], {"max_images": 1}, expected=pictures("a", PIXELS, limit=1)
+    ),
+    OpCase("ImageSummary/no picture", "ImageSummary", [b"a", PIXELS[:0]], expected=pictures("a", PIXELS[:0])),
+    OpCase(
+        "ImageSummary/all at least zero: the largest becomes 255",
+        "ImageSummary",
+        [b"a", np.float32([[[[0]], [[1]], [[4]]]])],
+        expected=pictures("a", np.uint8([[[[0]], [[63]], [[255]]]])),
+    ),
+    OpCase(
+        "ImageSummary/some below zero: zero becomes 128",
+        "ImageSummary",
+        [b"a", np.float16([[[[0]], [[1]], [[-2]]]])],
+        expected=pictures("a", np.uint8([[[[128]], [[191]], [[1]]]])),
+    ),
+    OpCase(
+        "ImageSummary/flat",
+        "ImageSummary",
+        [b"a", np.float64([[[[1e-9]], [[0]]]])],
+        expected=pictures("a", np.uint8([[[[0]], [[0]]]])),
+    ),
+    OpCase(
+        "ImageSummary/not finite",
+        "ImageSummary",
+        [b"a", np.float32([[[[0, 1, np.nan]], [[1, 1, 1]], [[np.inf, 0, 0]]]])],
+        {"bad_color": np.uint8([1, 2, 3])},
+        expected=pictures("a", np.uint8([[[[1, 2, 3]], [[255, 255, 255]], [[1, 2, 3]]]])),
+    ),
+    OpCase(
+        "ImageSummary/a short colour",
+        "ImageSummary",
+        [b"a", PIXELS],
+        {"bad_color": np.uint8([1])},
+        expected=None,
+        raises="has no colour for pixels that are not finite",
+    ),
+    OpCase(
+        "ImageSummary/two channels", "ImageSummary", [b"a", PIXELS[..., :2]], expected=None, raises="has no pictures"
+    ),
+    OpCase(
+        "ImageSummary/no batch",
+        "ImageSummary",
+        [b"a", PIXELS[0]],
+        expected=None,
+        raises="an image summary needs a batch",
+    ),
+    OpCase(
+        "TensorSummaryV2/text",
+        "TensorSummaryV2",
+        [b"a", strings(b"x", b"y"), b""],
+        expected=tensor("a", strings(b"x", b"y")),
+    ),
+    OpCase(
+        "TensorSummaryV2/plugin",
+        "TensorSummaryV2",
+        [b"a", np.arange(6, dtype=np.int32).reshape(2, 3), SummaryMetadata(display_name="A").SerializeToString()],
+        expected=tensor("a", np.arange(6, dtype=np.int32).reshape(2, 3), SummaryMetadata(display_name="A")),
+    ),
+    OpCase(
+        "TensorSummaryV2/no metadata",
+        "TensorSummaryV2",
+        [b"a", np.float32(1), b"\xff"],
+        expected=None,
+        raises="has metadata that cannot be read",
+    ),
     OpCase("MergeSummary/no summary", "MergeSummary", [[b"\xff"]], expected=None, raises="cannot merge its inputs"),
 ]
 
@@ -104,6 +242,25 @@ def test_functions_add_operations_and_the_writer_takes_their_values(tmp_path: Pa
     _, event = (Event.FromString(data) for data in read_records(writer.path))
     assert event.step == 7
     assert [(value.tag, value.simple_value) for value in event.summary.value] == [("loss: (a) %", 0.5), ("损失", 2.0)]
+
+
+def test_functions_for_every_kind() -> None:
+    with hr.Graph().as_default() as graph:
+        merged = headrace_viz.summary.merge(
+            [
+                headrace_viz.summary.histogram("weights", [1.0, 2.0]),
+                headrace_viz.summary.image("digit", hr.zeros([4, 2, 2, 1]), max_images=1),
+                headrace_viz.summary.text("note", "**good**"),
+                headrace_viz.summary.tensor("table", [[1, 2]]),
+            ]
+        )
+    with hr.Session(graph) as session:
+        summary = Summary.FromString(session.run(merged).item())
+    weights, digit, note, table = summary.value
+    assert (weights.tag, weights.histo.num) == ("weights", 2)
+    assert (digit.tag, digit.image.height, digit.image.colorspace) == ("digit/image", 2, 1)
+    assert (note.tag, note.metadata.plugin_data.plugin_name, array_of(note.tensor)) == ("note", "text", b"**good**")
+    assert (table.tag, array_of(table.tensor).tolist()) == ("table", [[1, 2]])
 
 
 def test_what_is_no_scalar_fails_where_it_is_written() -> None:
