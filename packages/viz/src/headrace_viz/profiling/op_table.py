@@ -1,0 +1,191 @@
+"""Where the time of profiled steps went, as rows and as a table for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from headrace_viz.profiling.ceilings import Ceilings
+from headrace_viz.profiling.timeline import Timeline
+
+Grouping = Literal["type", "name"]
+
+
+@dataclass(frozen=True, slots=True)
+class OpRow:
+    """The runs of the operations of one type, or of one operation.
+
+    Attributes:
+      name: the type or the name.
+      calls: number of runs.
+      self_ns: nanoseconds of all runs.
+      share: part of the time of all steps, 0 to 1.
+      gflops: 1e9 floating-point operations per second, or None where they are not known.
+      gbytes: 1e9 bytes read and written per second, or None where they are not known.
+    """
+
+    name: str
+    calls: int
+    self_ns: int
+    share: float
+    gflops: float | None
+    gbytes: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over all steps, in nanoseconds.
+
+    Attributes:
+      steps: number of steps.
+      step_ns: from the start of plans to their ends.
+      op_ns: part of it in which operations ran.
+      prepare_ns: conversion of feeds and making of plans, before plans start.
+      stall_ns: between steps of a thread.
+    """
+
+    steps: int
+    step_ns: int
+    op_ns: int
+    prepare_ns: int
+    stall_ns: int
+
+    @property
+    def stall_share(self) -> float:
+        """The part of the threads' time that went by between steps, 0 to 1."""
+        whole = self.step_ns + self.prepare_ns + self.stall_ns
+        return self.stall_ns / whole if whole else 0.0
+
+
+def totals(timelines: Sequence[Timeline]) -> Totals:
+    """Return the sums over all steps of timelines."""
+    steps = [step for timeline in timelines for step in timeline.steps]
+    return Totals(
+        steps=len(steps),
+        step_ns=sum(step.end_ns - step.start_ns for step in steps),
+        op_ns=sum(step.op_ns for step in steps),
+        prepare_ns=sum(step.start_ns - step.called_ns for step in steps),
+        stall_ns=sum(stall.end_ns - stall.start_ns for timeline in timelines for stall in timeline.stalls()),
+    )
+
+
+def op_rows(timelines: Sequence[Timeline], by: Grouping = "type") -> list[OpRow]:
+    """Return the operations by the time they took, the longest first.
+
+    Args:
+      timelines: of one or several processes.
+      by: `"type"` takes all operations of a type together, `"name"` those of a name.
+    """
+    sums: dict[str, _Sum] = {}
+    for timeline in timelines:
+        keys = [op.type if by == "type" else op.name for op in timeline.ops]
+        costs = [(op.flops, op.moved_bytes) for op in timeline.ops]
+        for step in timeline.steps:
+            for run in step.events:
+                sums.setdefault(keys[run.op], _Sum()).add(run.end_ns - run.start_ns, *costs[run.op])
+    whole = totals(timelines).step_ns
+    rows = [
+        OpRow(name, found.calls, found.ns, found.ns / whole if whole else 0.0, found.flops.rate, found.moved.rate)
+        for name, found in sums.items()
+    ]
+    return sorted(rows, key=lambda row: (-row.self_ns, row.name))
+
+
+class _Rate:
+    """Mutable: an amount of work and the time of the runs whose amount is known."""
+
+    __slots__ = ("amount", "ns")
+
+    def __init__(self) -> None:
+        self.amount = 0
+        self.ns = 0
+
+    def add(self, amount: int | None, ns: int) -> None:
+        if amount:
+            self.amount += amount
+            self.ns += ns
+
+    @property
+    def rate(self) -> float | None:
+        return self.amount / self.ns if self.ns else None
+
+
+class _Sum:
+    """Mutable: the runs of one row so far."""
+
+    __slots__ = ("calls", "flops", "moved", "ns")
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.ns = 0
+        self.flops = _Rate()
+        self.moved = _Rate()
+
+    def add(self, ns: int, flops: int | None, moved: int | None) -> None:
+        self.calls += 1
+        self.ns += ns
+        self.flops.add(flops, ns)
+        self.moved.add(moved, ns)
+
+
+def format_table(timelines: Sequence[Timeline], by: Grouping = "type", limit: int = 20) -> str:
+    """Return the table of the operations that took the longest, with what steps did besides.
+
+    Args:
+      timelines: of one or several processes.
+      by: see `op_rows`.
+      limit: number of rows.
+    """
+    rows = op_rows(timelines, by)
+    ceilings = next((timeline.ceilings for timeline in timelines if timeline.ceilings is not None), None)
+    width = max([len("operation"), *(len(row.name) for row in rows[:limit])])
+    lines = [
+        f"{'operation':<{width}} {'calls':>8} {'self ms':>10} {'us/call':>10} {'share':>6} {'GFLOP/s':>14} {'GB/s':>14}"
+    ]
+    lines += [_row_text(row, width, ceilings) for row in rows[:limit]]
+    if len(rows) > limit:
+        rest = rows[limit:]
+        lines.append(
+            f"{len(rest)} more take {sum(row.self_ns for row in rest) / 1e6:.3f} ms, "
+            f"{sum(row.share for row in rest):.1%} of the time"
+        )
+    return "\n".join([*lines, "", *_totals_text(timelines, ceilings)])
+
+
+def _row_text(row: OpRow, width: int, ceilings: Ceilings | None) -> str:
+    gflops = _rate_text(row.gflops, None if ceilings is None else ceilings.gflops)
+    gbytes = _rate_text(row.gbytes, None if ceilings is None else ceilings.gbytes)
+    times = f"{row.self_ns / 1e6:>10.3f} {row.self_ns / row.calls / 1e3:>10.1f}"
+    return f"{row.name:<{width}} {row.calls:>8} {times} {row.share:>6.1%} {gflops:>14} {gbytes:>14}"
+
+
+def _rate_text(rate: float | None, ceiling: float | None) -> str:
+    if rate is None:
+        return "-"
+    return f"{rate:.2f}" if not ceiling else f"{rate:.2f} ({rate / ceiling:>4.0%})"
+
+
+def _totals_text(timelines: Sequence[Timeline], ceilings: Ceilings | None) -> list[str]:
+    found = totals(timelines)
+    if not found.steps:
+        return ["no step ran while this was recorded"]
+    lines = [
+        f"{found.steps} steps of {len(timelines)} process{'es' if len(timelines) > 1 else ''}, "
+        f"{found.step_ns / found.steps / 1e6:.3f} ms each; operations take {found.op_ns / found.step_ns:.1%} of that",
+        f"before steps {found.prepare_ns / 1e6:.3f} ms to convert feeds and make plans; "
+        f"between steps {found.stall_ns / 1e6:.3f} ms, {found.stall_share:.1%} of the threads' time",
+    ]
+    peak = max((sample.resident_bytes for timeline in timelines for sample in timeline.memory), default=0)
+    arena = max((step.arena_bytes for timeline in timelines for step in timeline.steps), default=0)
+    if peak:
+        lines.append(f"memory: {peak / 1e6:.1f} MB resident at most, arenas of at most {arena / 1e6:.3f} MB")
+    if ceilings is not None:
+        lines.append(
+            f"per cent of what this machine does at best: {ceilings.gflops:.1f} GFLOP/s (float32 matrix product), "
+            f"{ceilings.gbytes:.1f} GB/s (copy, read and written)"
+        )
+    skipped = sum(timeline.skipped_steps for timeline in timelines)
+    if skipped:
+        lines.append(f"{skipped} more steps ran after the limit of the recording was reached")
+    return lines

@@ -1,0 +1,272 @@
+"""A timeline as an XSpace, the file of TensorBoard's profile plugin, and back.
+
+There is one plane per device, with one line per thread. A step is an event around those of its operations. What the
+format has no place for, such as clocks, stands as JSON in one value of a plane of our own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from headrace.errors import DataLossError, InvalidArgumentError
+from headrace_viz.profiling.ceilings import Ceilings
+from headrace_viz.profiling.clock import ClockPair, ProcessClock, wall_offsets
+from headrace_viz.profiling.timeline import (
+    DEFAULT_DEVICE,
+    MemorySample,
+    OpEvent,
+    StepEvent,
+    Timeline,
+    TracedOp,
+)
+from headrace_viz.proto.xspace_pb2 import XEvent, XEventMetadata, XLine, XPlane, XSpace, XStat
+
+_HOST_PLANE = "/host:CPU"
+_OWN_PLANE = "/headrace:process"
+_OWN_STAT = "process"
+_STEP = "Step"
+_PREPARE = "Prepare"
+_FORMAT = 1
+_STEP_STATS = ("backend", "argument_bytes", "result_bytes", "arena_bytes", "error")
+_OP_STATS = ("type", "kernel", "input_bytes", "output_bytes", "flops")
+
+
+def to_xspace(timeline: Timeline) -> XSpace:
+    """Return a timeline as an XSpace whose times are those of the wall clock."""
+    (offset,) = wall_offsets([timeline.clock])
+    space = XSpace(hostnames=[timeline.host])
+    planes: dict[str, _PlaneWriter] = {}
+
+    def plane_of(device: str) -> _PlaneWriter:
+        plane = planes.get(device)
+        if plane is None:
+            name = _HOST_PLANE if device == DEFAULT_DEVICE else f"/device:{device}"
+            plane = planes[device] = _PlaneWriter(space.planes.add(id=len(planes) + 1, name=name), timeline, offset)
+        return plane
+
+    host = plane_of(DEFAULT_DEVICE)
+    for step in timeline.steps:
+        if step.called_ns < step.start_ns:
+            host.add(step.thread_id, host.event(_PREPARE), step.called_ns, step.start_ns, step.step)
+        event = host.add(step.thread_id, host.event(_STEP), step.start_ns, step.end_ns, step.step)
+        host.stat(event, "_r", 1)  # marks what TensorBoard counts as a step
+        for name in _STEP_STATS:
+            host.stat(event, name, getattr(step, name))
+        for run in step.events:
+            plane = plane_of(timeline.ops[run.op].device)
+            plane.add(step.thread_id, plane.op(run.op), run.start_ns, run.end_ns, step.step)
+    _add_own_plane(space, timeline)
+    return space
+
+
+class _PlaneWriter:
+    """Mutable: a plane that is being filled, with the numbers given so far."""
+
+    def __init__(self, plane: XPlane, timeline: Timeline, offset: int) -> None:
+        self._plane = plane
+        self._timeline = timeline
+        self._wall_start_ns = timeline.start_ns + offset
+        self._lines: dict[int, XLine] = {}
+        self._events: dict[str, int] = {}
+        self._ops: dict[int, int] = {}
+        self._stats: dict[str, int] = {}
+
+    def event(self, name: str) -> int:
+        """Return the number of an event's name."""
+        if name not in self._events:
+            self._events[name] = self._new_event(name).id
+        return self._events[name]
+
+    def op(self, position: int) -> int:
+        """Return the number of an operation's events."""
+        number = self._ops.get(position)
+        if number is None:
+            op = self._timeline.ops[position]
+            metadata = self._new_event(f"{op.name}:{op.type}")  # so TensorBoard's table of operations finds the type
+            metadata.display_name = op.name
+            for name in _OP_STATS:
+                self.stat(metadata, name, getattr(op, name))
+            number = self._ops[position] = metadata.id
+        return number
+
+    def _new_event(self, name: str) -> XEventMetadata:
+        number = len(self._plane.event_metadata) + 1
+        metadata = self._plane.event_metadata[number]
+        metadata.id, metadata.name = number, name
+        return metadata
+
+    def add(self, thread: int, event: int, start_ns: int, end_ns: int, step: int) -> XEvent:
+        """Add an event to the line of a thread."""
+        line = self._lines.get(thread)
+        if line is None:
+            name = self._timeline.threads.get(thread, str(thread))
+            line = self._plane.lines.add(id=thread, name=name, timestamp_ns=self._wall_start_ns)
+            self._lines[thread] = line
+        offset_ps = (start_ns - self._timeline.start_ns) * 1000
+        added = line.events.add(metadata_id=event, offset_ps=offset_ps, duration_ps=(end_ns - start_ns) * 1000)
+        self.stat(added, "step_num", step)
+        return added
+
+    def stat(self, owner: XEvent | XEventMetadata, name: str, value: int | str | None) -> None:
+        """Add a named value to what is being written; None adds nothing."""
+        number = self._stats.get(name)
+        if number is None:
+            number = self._stats[name] = len(self._stats) + 1
+            self._plane.stat_metadata[number].id = number
+            self._plane.stat_metadata[number].name = name
+        if isinstance(value, int):
+            owner.stats.add(metadata_id=number, int64_value=value)
+        elif value:
+            owner.stats.add(metadata_id=number, str_value=value)
+
+
+def _add_own_plane(space: XSpace, timeline: Timeline) -> None:
+    facts = {
+        "format": _FORMAT,
+        "host": timeline.host,
+        "process_id": timeline.process_id,
+        "clock_identity": timeline.clock.identity,
+        "clock_pairs": [[pair.steady_ns, pair.wall_ns, pair.error_ns] for pair in timeline.clock.pairs],
+        "start_ns": timeline.start_ns,
+        "end_ns": timeline.end_ns,
+        "threads": {str(number): name for number, name in timeline.threads.items()},
+        "skipped_steps": timeline.skipped_steps,
+        "ceilings": None if timeline.ceilings is None else [timeline.ceilings.gflops, timeline.ceilings.gbytes],
+        "memory": [[sample.time_ns, sample.resident_bytes] for sample in timeline.memory],
+    }
+    plane = space.planes.add(id=len(space.planes) + 1, name=_OWN_PLANE)
+    plane.stat_metadata[1].id, plane.stat_metadata[1].name = 1, _OWN_STAT
+    plane.stats.add(metadata_id=1, str_value=json.dumps(facts, separators=(",", ":")))
+
+
+def read_xspace(path: str | os.PathLike[str]) -> Timeline:
+    """Read a timeline from a file that a profile has written.
+
+    Args:
+      path: the `.xplane.pb` file.
+    Raises:
+      DataLossError: the file is damaged.
+      InvalidArgumentError: it is the profile of another program.
+      OSError: it cannot be read.
+    """
+    try:
+        space = XSpace.FromString(Path(path).read_bytes())
+    except DecodeError as error:
+        raise _damaged(path, str(error)) from error
+    facts = _own_facts(space, path)
+    try:
+        return _timeline(space, facts)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise _damaged(path, f"{type(error).__name__}: {error}") from error
+
+
+def _own_facts(space: XSpace, path: str | os.PathLike[str]) -> dict[str, Any]:
+    for plane in space.planes:
+        if plane.name == _OWN_PLANE and plane.stats:
+            try:
+                facts = json.loads(plane.stats[0].str_value)
+            except ValueError as error:
+                raise _damaged(path, f"no JSON in plane {_OWN_PLANE}") from error
+            if isinstance(facts, dict) and facts.get("format") == _FORMAT:
+                return facts
+    raise InvalidArgumentError(
+        "this is no profile of Headrace",
+        where=os.fspath(path),
+        expected=f"a plane {_OWN_PLANE} of format {_FORMAT}",
+        got="planes " + (", ".join(plane.name for plane in space.planes) or "none"),
+        hint="name a *.xplane.pb file that headrace_viz.profile has written, or its folder",
+    )
+
+
+def _damaged(path: str | os.PathLike[str], got: str) -> DataLossError:
+    return DataLossError(
+        "a profile is damaged",
+        where=os.fspath(path),
+        expected="a whole file as headrace_viz.profile writes it",
+        got=got[:200],
+        hint="copy the file again, or record the profile again",
+    )
+
+
+def _timeline(space: XSpace, facts: dict[str, Any]) -> Timeline:
+    reader = _Reader(facts["start_ns"])
+    for plane in space.planes:
+        if plane.name != _OWN_PLANE:
+            reader.read(plane)
+    return Timeline(
+        host=facts["host"],
+        process_id=facts["process_id"],
+        clock=ProcessClock(facts["clock_identity"], tuple(ClockPair(*pair) for pair in facts["clock_pairs"])),
+        start_ns=facts["start_ns"],
+        end_ns=facts["end_ns"],
+        threads={int(number): name for number, name in facts["threads"].items()},
+        ops=tuple(reader.ops),
+        steps=tuple(reader.step_events()),
+        memory=tuple(MemorySample(*sample) for sample in facts["memory"]),
+        skipped_steps=facts["skipped_steps"],
+        ceilings=None if facts["ceilings"] is None else Ceilings(*facts["ceilings"]),
+    )
+
+
+class _Reader:
+    """Mutable: what has been read of the planes so far."""
+
+    def __init__(self, start_ns: int) -> None:
+        self._start_ns = start_ns
+        self.ops: list[TracedOp] = []
+        self._steps: dict[int, dict[str, Any]] = {}
+        self._runs: dict[int, list[OpEvent]] = {}
+        self._called: dict[int, int] = {}
+
+    def read(self, plane: XPlane) -> None:
+        names = {number: metadata.name for number, metadata in plane.stat_metadata.items()}
+        device = DEFAULT_DEVICE if plane.name == _HOST_PLANE else plane.name.removeprefix("/device:")
+        positions: dict[int, int] = {}
+        marks: dict[int, str] = {}
+        for number, metadata in sorted(plane.event_metadata.items()):
+            stats = _values(metadata.stats, names)
+            if "type" in stats:
+                positions[number] = len(self.ops)
+                values: dict[str, Any] = {name: stats.get(name) for name in _OP_STATS}
+                self.ops.append(
+                    TracedOp(name=metadata.display_name, device=device, **{**values, "kernel": values["kernel"] or ""})
+                )
+            else:
+                marks[number] = metadata.name
+        for line in plane.lines:
+            for event in line.events:
+                self._read_event(event, line.id, names, positions, marks)
+
+    def _read_event(
+        self, event: XEvent, thread: int, names: dict[int, str], positions: dict[int, int], marks: dict[int, str]
+    ) -> None:
+        start = self._start_ns + event.offset_ps // 1000
+        end = start + event.duration_ps // 1000
+        stats = _values(event.stats, names)
+        step = stats["step_num"]
+        if event.metadata_id in positions:
+            self._runs.setdefault(step, []).append(OpEvent(positions[event.metadata_id], start, end))
+        elif marks[event.metadata_id] == _PREPARE:
+            self._called[step] = start
+        else:
+            values = {name: stats.get(name, "") for name in _STEP_STATS}
+            self._steps[step] = {"step": step, "thread_id": thread, "start_ns": start, "end_ns": end, **values}
+
+    def step_events(self) -> Iterator[StepEvent]:
+        for step, values in sorted(self._steps.items(), key=lambda item: (item[1]["end_ns"], item[0])):
+            runs = sorted(self._runs.get(step, ()), key=lambda run: run.start_ns)
+            yield StepEvent(called_ns=self._called.get(step, values["start_ns"]), events=tuple(runs), **values)
+
+
+def _values(stats: Any, names: dict[int, str]) -> dict[str, Any]:
+    def value(stat: XStat) -> Any:
+        kind = stat.WhichOneof("value")
+        return None if kind is None else getattr(stat, kind)
+
+    return {names[stat.metadata_id]: value(stat) for stat in stats}

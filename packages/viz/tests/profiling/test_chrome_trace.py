@@ -1,0 +1,60 @@
+"""The trace for Perfetto and chrome://tracing."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+from headrace_viz.profiling.chrome_trace import chrome_trace, write_chrome_trace
+
+from .timelines import step, timeline
+
+
+def _events(trace: dict[str, Any], kind: str) -> list[dict[str, Any]]:
+    return [event for event in trace["traceEvents"] if event.get("cat") == kind]
+
+
+def test_steps_operations_stalls_and_memory_are_there() -> None:
+    found = timeline(step(1, 1_000_100), step(2, 1_000_300, called_ns=1_000_250, error="ShapeError"))
+    trace = chrome_trace([found])
+    assert [(event["name"], event["ts"], event["dur"]) for event in _events(trace, "step")] == [
+        ("step 1", 0.1, 0.1),
+        ("step 2", 0.3, 0.1),
+    ]
+    product = _events(trace, "operation")[0]
+    assert (product["name"], product["ts"], product["dur"], product["tid"]) == ("MatMul", 0.11, 0.06, 11)
+    assert product["args"] == {
+        "step": 1,
+        "name": "layer/product",
+        "device": "CPU:0",
+        "kernel": "kernels.matmul",
+        "input bytes": 400,
+        "output bytes": 100,
+        "floating-point operations": 2000,
+    }
+    assert "input bytes" not in _events(trace, "operation")[1]["args"]
+    assert [(event["ts"], event["dur"]) for event in _events(trace, "stall")] == [(0.2, 0.05)]
+    assert [(event["ts"], event["dur"]) for event in _events(trace, "prepare")] == [(0.25, 0.05)]
+    assert _events(trace, "step")[1]["args"]["error"] == "ShapeError"
+    counters = [(event["name"], event["args"]["bytes"]) for event in trace["traceEvents"] if event["ph"] == "C"]
+    assert counters[:3] == [("resident memory", 5_000_000), ("resident memory", 7_000_000), ("arenas", 128)]
+
+
+def test_processes_are_brought_onto_one_axis() -> None:
+    first = timeline(step(1, 1_000_100), process=1, wall_ns=5_000_000, identity="a")
+    second = timeline(step(1, 1_000_100), process=1, wall_ns=5_000_700, identity="b")
+    trace = chrome_trace([first, second])
+    assert [(event["pid"], event["ts"]) for event in _events(trace, "step")] == [(1, 0.1), (2, 0.8)]
+    assert trace["otherData"]["start_ns"] == str(6_000_000)
+    names = [event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "process_name"]
+    assert names == ["here process 1", "here process 1"]
+
+
+def test_files_are_compressed_by_their_name_and_nothing_is_left_beside_them(tmp_path: Path) -> None:
+    for name in ("a.json", "a.json.gz"):
+        write_chrome_trace(tmp_path / name, [timeline(step(1, 1_000_100))])
+    plain = json.loads((tmp_path / "a.json").read_bytes())
+    assert json.loads(gzip.decompress((tmp_path / "a.json.gz").read_bytes())) == plain
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "a.json.gz"]

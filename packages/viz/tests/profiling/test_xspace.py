@@ -1,0 +1,91 @@
+"""The XSpace: what is written comes back, it has the form that TensorBoard expects, and bad files are refused."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.errors import DataLossError, HeadraceError, InvalidArgumentError
+from headrace_viz.profiling.timeline import Timeline
+from headrace_viz.profiling.xspace import read_xspace, to_xspace
+from headrace_viz.proto.xspace_pb2 import XSpace
+
+from .timelines import step, timeline
+
+
+def _written(path: Path, found: Timeline) -> Path:
+    path.write_bytes(to_xspace(found).SerializeToString())
+    return path
+
+
+def test_a_timeline_comes_back_as_it_was(tmp_path: Path) -> None:
+    first = step(1, 1_000_100, called_ns=1_000_050)
+    found = timeline(first, step(2, 1_000_300, thread=12, error="ShapeError"), skipped=3)
+    back = read_xspace(_written(tmp_path / "a.xplane.pb", found))
+    assert (back.steps[0].called_ns, back.steps[1].error, back.skipped_steps) == (1_000_050, "ShapeError", 3)
+    # Only operations that ran are written, those of one device after those of another.
+    assert back.ops == found.ops[:2]
+    assert back.steps == found.steps
+    assert (back.memory, back.threads, back.clock, back.ceilings) == (
+        found.memory,
+        found.threads,
+        found.clock,
+        found.ceilings,
+    )
+
+
+def test_planes_are_devices_and_lines_are_threads_on_the_wall_clock() -> None:
+    wall = 1_700_000_000_000_000_000
+    space = to_xspace(timeline(step(7, 1_000_100), wall_ns=wall))
+    assert [plane.name for plane in space.planes] == ["/host:CPU", "/device:GPU:1", "/headrace:process"]
+    assert list(space.hostnames) == ["here"]
+    host, gpu, _ = space.planes
+    (line,) = host.lines
+    assert (line.id, line.name, line.timestamp_ns) == (11, "MainThread", wall + 1_000_000)
+    names = [host.event_metadata[event.metadata_id].name for event in line.events]
+    assert names == ["Step", "layer/product:MatMul"]
+    assert [(event.offset_ps, event.duration_ps) for event in line.events] == [(100_000, 100_000), (110_000, 60_000)]
+    stats = {host.stat_metadata[stat.metadata_id].name: stat for stat in line.events[0].stats}
+    assert (stats["step_num"].int64_value, stats["_r"].int64_value) == (7, 1)
+    assert gpu.lines[0].timestamp_ns == line.timestamp_ns
+    assert [gpu.event_metadata[event.metadata_id].name for event in gpu.lines[0].events] == ["sum:AddV2"]
+
+
+def test_profiles_of_others_are_refused(tmp_path: Path) -> None:
+    space = XSpace()
+    space.planes.add(name="/host:CPU")
+    (tmp_path / "other.xplane.pb").write_bytes(space.SerializeToString())
+    with pytest.raises(InvalidArgumentError, match=r"no profile of Headrace(.|\n)*got: +planes /host:CPU"):
+        read_xspace(tmp_path / "other.xplane.pb")
+
+
+def test_damaged_files_are_refused(tmp_path: Path) -> None:
+    path = _written(tmp_path / "a.xplane.pb", timeline(step(1, 1_000_100)))
+    path.write_bytes(b"\xff" + path.read_bytes())
+    with pytest.raises(DataLossError, match=r"damaged(.|\n)*copy the file again"):
+        read_xspace(path)
+
+
+@pytest.mark.parametrize("facts", ["{", '{"format":1}', '{"format":1,"start_ns":"x"}'])
+def test_damaged_facts_are_refused(tmp_path: Path, facts: str) -> None:
+    space = to_xspace(timeline(step(1, 1_000_100)))
+    space.planes[-1].stats[0].str_value = facts
+    (tmp_path / "a.xplane.pb").write_bytes(space.SerializeToString())
+    with pytest.raises(DataLossError, match="damaged"):
+        read_xspace(tmp_path / "a.xplane.pb")
+
+
+@given(place=st.integers(0, 10_000), value=st.integers(0, 255), cut=st.booleans())
+def test_no_change_of_a_byte_makes_the_reader_fail_otherwise(
+    tmp_path_factory: pytest.TempPathFactory, place: int, value: int, cut: bool
+) -> None:
+    data = bytearray(to_xspace(timeline(step(1, 1_000_100))).SerializeToString())
+    data[place % len(data)] = value
+    path = tmp_path_factory.mktemp("fuzz") / "a.xplane.pb"
+    path.write_bytes(data[: place % len(data)] if cut else data)
+    with contextlib.suppress(HeadraceError):
+        read_xspace(path)

@@ -1,0 +1,49 @@
+"""Timelines made by hand, for tests."""
+
+from __future__ import annotations
+
+from headrace_viz.profiling.ceilings import Ceilings
+from headrace_viz.profiling.clock import ClockPair, ProcessClock
+from headrace_viz.profiling.timeline import MemorySample, OpEvent, StepEvent, Timeline, TracedOp
+
+OPS = (
+    TracedOp("layer/product", "MatMul", "CPU:0", "kernels.matmul", 400, 100, 2000),
+    TracedOp("sum", "AddV2", "GPU:1", "", None, 50, 25),
+    TracedOp("read", "ReadVariableOp", "CPU:0", "kernels.read", 0, 4000, None),
+)
+
+
+def step(number: int, start_ns: int, *, thread: int = 11, called_ns: int | None = None, error: str = "") -> StepEvent:
+    """A step of 100 ns: 60 of a product, 30 of a sum, 10 before them."""
+    return StepEvent(
+        step=number,
+        thread_id=thread,
+        backend="numpy",
+        called_ns=start_ns if called_ns is None else called_ns,
+        start_ns=start_ns,
+        end_ns=start_ns + 100,
+        argument_bytes=64,
+        result_bytes=8,
+        arena_bytes=128,
+        error=error,
+        events=(OpEvent(0, start_ns + 10, start_ns + 70), OpEvent(1, start_ns + 70, start_ns + 100)),
+    )
+
+
+def timeline(
+    *steps: StepEvent, process: int = 1, steady_ns: int = 0, wall_ns: int = 0, identity: str = "boot", skipped: int = 0
+) -> Timeline:
+    """A timeline of a process that began 1 ms after its clock."""
+    return Timeline(
+        host="here",
+        process_id=process,
+        clock=ProcessClock(identity, (ClockPair(steady_ns, wall_ns, 1),)),
+        start_ns=1_000_000,
+        end_ns=2_000_000,
+        threads={11: "MainThread", 12: "worker"},
+        ops=OPS,
+        steps=steps,
+        memory=(MemorySample(1_000_200, 5_000_000), MemorySample(1_000_400, 7_000_000)),
+        skipped_steps=skipped,
+        ceilings=Ceilings(100.0, 10.0),
+    )
