@@ -71,3 +71,16 @@ def test_stock_tensorboard_reads_the_frames(tmp_path: Path) -> None:
     path = tmp_path / "events.out.tfevents.1.host.1.0"
     path.write_bytes(IMAGE)
     assert list(loader.RawEventFileLoader(str(path)).Load()) == RECORDS
+
+
+def test_lenient_reading_passes_over_damaged_data_and_stops_at_damaged_lengths(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    starts = [sum(len(frame(data)) for data in RECORDS[:count]) for count in range(len(RECORDS))]
+    for number, start in enumerate(starts):
+        for place, rest in ((start, []), (start + 12, RECORDS[number + 1 :])):  # its length, its data or their checksum
+            damaged = bytearray(IMAGE)
+            damaged[place] ^= 1
+            path.write_bytes(damaged)
+            told: list[DataLossError] = []
+            assert list(read_records(path, on_damage=told.append)) == RECORDS[:number] + rest
+            assert [error.where for error in told] == [f"{path}, record at byte {start}"]

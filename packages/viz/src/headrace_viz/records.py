@@ -20,7 +20,7 @@ from __future__ import annotations
 import functools
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -59,7 +59,12 @@ def frame(data: bytes) -> bytes:
     return _header(len(data)) + data + struct.pack("<I", masked_crc32c(data))
 
 
-def read_records(path: str | os.PathLike[str], *, torn_tail_ok: bool = False) -> Iterator[bytes]:
+def read_records(
+    path: str | os.PathLike[str],
+    *,
+    torn_tail_ok: bool = False,
+    on_damage: Callable[[DataLossError], None] | None = None,
+) -> Iterator[bytes]:
     """Iterate over the data of every complete record of a file, checking both checksums of each.
 
     Memory stays within the size of the largest record that is really there, whatever lengths the file claims.
@@ -68,6 +73,8 @@ def read_records(path: str | os.PathLike[str], *, torn_tail_ok: bool = False) ->
       path: the file.
       torn_tail_ok: a record that the end of the file cuts off ends the iteration instead of raising. A writer that was
         killed leaves such a tail, and so does one that is still at work.
+      on_damage: is told of each wrong checksum instead of its being raised. A record whose data are wrong is passed
+        over; where a length is wrong the iteration ends, since nothing says where the next record begins.
     Raises:
       DataLossError: a checksum is wrong; or the file ends inside a record and `torn_tail_ok` is false. The complete
         records before that place have been given out.
@@ -77,8 +84,14 @@ def read_records(path: str | os.PathLike[str], *, torn_tail_ok: bool = False) ->
         size = os.fstat(file.fileno()).st_size
         offset = 0
         while offset < size:
-            data = _read_record(file, os.fspath(path), offset, size - offset)
-            if data is None:
+            try:
+                length = _read_length(file, os.fspath(path), offset, size - offset)
+            except DataLossError as error:
+                if on_damage is None:
+                    raise
+                on_damage(error)
+                return
+            if length is None:
                 if torn_tail_ok:
                     return
                 raise DataLossError(
@@ -88,26 +101,29 @@ def read_records(path: str | os.PathLike[str], *, torn_tail_ok: bool = False) ->
                     got=f"{size - offset} bytes of a record that is longer",
                     hint="read with torn_tail_ok=True to take the complete records of a file whose writer was stopped",
                 )
-            yield data
-            offset += _HEADER_BYTES + len(data) + _FOOTER_BYTES
+            data, footer = file.read(length), file.read(_FOOTER_BYTES)
+            (data_crc,) = struct.unpack("<I", footer)
+            expected = masked_crc32c(data)
+            if data_crc == expected:
+                yield data
+            else:
+                damage = _checksum_error(os.fspath(path), offset, "data", expected, data_crc)
+                if on_damage is None:
+                    raise damage
+                on_damage(damage)
+            offset += _HEADER_BYTES + length + _FOOTER_BYTES
 
 
-def _read_record(file: BinaryIO, path: str, offset: int, available: int) -> bytes | None:
-    """Return the data of the record at the file's position, or None where fewer bytes are `available` than it needs."""
+def _read_length(file: BinaryIO, path: str, offset: int, available: int) -> int | None:
+    """Return the length of the record at the file's position; None where it needs more bytes than `available`."""
     if available < _HEADER_BYTES:
         return None
+    length: int
     length, length_crc = struct.unpack("<QI", file.read(_HEADER_BYTES))
     expected = masked_crc32c(struct.pack("<Q", length))
     if length_crc != expected:
         raise _checksum_error(path, offset, "length", expected, length_crc)
-    if available < _HEADER_BYTES + length + _FOOTER_BYTES:
-        return None
-    data = file.read(length)
-    (data_crc,) = struct.unpack("<I", file.read(_FOOTER_BYTES))
-    expected = masked_crc32c(data)
-    if data_crc != expected:
-        raise _checksum_error(path, offset, "data", expected, data_crc)
-    return data
+    return length if _HEADER_BYTES + length + _FOOTER_BYTES <= available else None
 
 
 def _checksum_error(path: str, offset: int, part: str, expected: int, got: int) -> DataLossError:
