@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import collections
+import gc
+import signal
 import sys
 import threading
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -416,3 +419,177 @@ def test_a_long_chain_of_initial_values_needs_no_recursion() -> None:
         assert hr.Session(graph).run(last) == limit // 2
     finally:
         sys.setrecursionlimit(limit)
+
+
+_started, _go_on = threading.Event(), threading.Event()
+
+
+@hr.register_op("TestPause", inputs=dict(x="T"), outputs=dict(y="T"), stateful=True)
+def _pause_shape(op):
+    """x, when the test says so."""
+    return [op.inputs[0].shape]
+
+
+@hr.register_kernel("TestPause")
+def _pause(op, x):
+    _started.set()
+    assert _go_on.wait(10)
+    return x + 0
+
+
+def test_closing_lets_running_steps_end_and_refuses_new_ones() -> None:
+    with hr.Graph().as_default() as graph:
+        w = hr.Variable(2.0)
+        x = hr.placeholder(hr.float32, [])
+        y = hr.apply_op("TestPause", x) * w
+    session = hr.Session(graph)
+    _started.clear()
+    _go_on.clear()
+    pending = session.run_async(y, feeds={x: 3.0})
+    assert _started.wait(10)
+    session.close()
+    _go_on.set()
+    assert pending.result(timeout=10) == 6.0
+    for call in (lambda: session.run(y, feeds={x: 1.0}), lambda: session.run_async(y), session.read_variables):
+        with pytest.raises(hr.errors.FailedPreconditionError, match="session is closed"):
+            call()
+    session.close()
+
+
+def test_ctrl_c_in_a_step_leaves_variables_whole_and_the_session_usable() -> None:
+    @hr.register_op("TestInterrupt", inputs=dict(x="T"), outputs=dict(y="T"), stateful=True)
+    def interrupt_shape(op):
+        """x; the first time Ctrl-C is pressed meanwhile."""
+        return [op.inputs[0].shape]
+
+    presses = [signal.SIGINT]
+
+    @hr.register_kernel("TestInterrupt")
+    def interrupt(op, x):
+        if presses:
+            signal.raise_signal(presses.pop())
+        return x + 0
+
+    with hr.Graph().as_default() as graph:
+        w = hr.Variable([1.0, 2.0], name="w")
+        x = hr.placeholder(hr.float32, [2])
+        first = w.assign_add(x)
+        with hr.control_dependencies([first]):
+            y = hr.apply_op("TestInterrupt", hr.exp(x) * 0.0 + x)
+            second = w.assign_add(y)
+    session = hr.Session(graph)
+    step = session.make_callable([y, second], [x])
+    with pytest.raises(KeyboardInterrupt):
+        step([1.0, 1.0])
+    assert session.run(w).tolist() == [2.0, 3.0]
+    assert step([1.0, 1.0])[0].tolist() == [1.0, 1.0]
+    assert session.run(w).tolist() == [4.0, 5.0]
+
+
+def test_a_step_that_fails_gives_its_arena_back() -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [1000])
+        y = hr.check_numerics(hr.exp(x * 2.0), "not finite") + 1.0
+    session = hr.Session(graph)
+    step = session.make_callable(y, [x])
+    bad, good = np.full(1000, 1e5), np.zeros(1000)
+    step(good)
+    (plan,) = next(iter(session._definitions.values()))._plans.values()
+    for _ in range(50):
+        with pytest.raises(hr.errors.InvalidArgumentError, match="not finite"):
+            step(bad)
+    assert len(plan.compiled._arenas) == 1
+    np.testing.assert_array_equal(step(good), np.full(1000, 2.0))
+
+
+def test_a_storm_of_steps_in_the_background_each_gets_its_own_feeds() -> None:
+    """Also where the caller fills the next batch into the array that is being read."""
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [100])
+        y = hr.sum(hr.apply_op("TestPause", x) * 2.0)
+    session = hr.Session(graph)
+    _go_on.clear()
+    batch = np.zeros(100, np.float32)
+    pending = []
+    for number in range(40):
+        batch[:] = number
+        pending.append(session.run_async(y, feeds={x: batch}))
+    _go_on.set()
+    assert [float(item.result(timeout=10)) for item in pending] == [200.0 * number for number in range(40)]
+
+
+def test_a_bad_feed_of_a_step_in_the_background_is_refused_at_once() -> None:
+    graph, x, _, y = _linear()
+    with pytest.raises(hr.errors.FeedError, match="'x' does not fit"):
+        hr.Session(graph).run_async(y, feeds={x: "text"})
+
+
+def test_a_kernel_may_run_a_session_of_its_own() -> None:
+    inner_graph, inner_x, _, inner_y = _linear()
+    inner = hr.Session(inner_graph)
+
+    @hr.register_op("TestNested", inputs=dict(x="T"), outputs=dict(y="T"), stateful=True)
+    def nested_shape(op):
+        """x, computed by another session."""
+        return [op.inputs[0].shape]
+
+    @hr.register_kernel("TestNested")
+    def nested(op, x):
+        return inner.run(inner_y, feeds={inner_x: x})
+
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [1, 2])
+        y = hr.apply_op("TestNested", x + 1.0) * 2.0
+    session = hr.Session(graph)
+    assert session.run(y, feeds={x: [[1, 2]]}).tolist() == [[4, 6]]
+    inner.close()
+    with pytest.raises(hr.errors.FailedPreconditionError, match="session is closed(.|\n)*TestNested"):
+        session.run(y, feeds={x: [[1, 2]]})
+
+
+def test_three_hundred_shapes_are_served_and_the_oldest_plans_go() -> None:
+    graph, x, _, y = _linear()
+    step = hr.Session(graph).make_callable(y, [x])
+    for _ in range(2):
+        for size in range(300):
+            assert step(np.ones((size, 2))).shape == (size, 2)
+
+
+@pytest.mark.parametrize("feed_value", [True, False])
+def test_reads_of_variables_can_be_fed(feed_value: bool) -> None:
+    with hr.Graph().as_default() as graph:
+        w = hr.Variable([1.0, 2.0])
+        read = w.value if feed_value else w.read()
+        y = read * 2.0
+    session = hr.Session(graph)
+    assert session.run(y, feeds={w if feed_value else read: [5.0, 6.0]}).tolist() == [10.0, 12.0]
+    assert session.run(w).tolist() == [1.0, 2.0]
+
+
+@pytest.mark.slow
+def test_ten_thousand_steps_leave_the_memory_as_it_is() -> None:
+    """D01."""
+    graph, x, w, y = _linear()
+    with graph.as_default():
+        change = w.assign_add([0.5, 0.5])
+    session = hr.Session(graph)
+    process = hr.Variable(0.0)
+
+    def steps(count: int) -> None:
+        for number in range(count):
+            session.run([y, change], feeds={x: np.ones((1 + number % 5, 2))})
+            if number % 50 == 0:
+                process.assign_add(1.0)
+                session.run_async(y, feeds={x: [[1, 2]]}).result()
+
+    steps(500)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        steps(10_000)
+        gc.collect()
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert grown < 100_000  # bytes, most of them tracemalloc's own; a graph kept per update would be 500,000

@@ -149,9 +149,12 @@ class Session:
     def run_async(
         self, fetches: Any, feeds: Mapping[Any, Any] | None = None, *, timeout: float | None = None
     ) -> PendingStep:
-        """Start one step in the background; see `run` for the arguments and `PendingStep` for the rest."""
+        """Start one step in the background; see `run` for the arguments and `PendingStep` for the rest.
+
+        The fed values are checked and copied before this returns, so the caller may change his arrays.
+        """
         structure, definition = self._define(fetches, feeds)
-        values = list(feeds.values()) if feeds else []
+        values = definition.checked_copies(list(feeds.values()) if feeds else [])
         return PendingStep(
             lambda cancellation: structure.rebuild(
                 definition.run_observed(values, timeout=timeout, cancellation=cancellation)

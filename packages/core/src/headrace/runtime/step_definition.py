@@ -7,6 +7,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from headrace.config import Config
 from headrace.errors import FeedError
 from headrace.graph.graph import Graph
@@ -92,6 +94,17 @@ class StepDefinition:
             cancellation=cancellation,
             called_ns=called_ns,
         )
+
+    def checked_copies(self, values: Sequence[Any]) -> list[Any]:
+        """One array per feed that the caller cannot change any more, for a step that runs later.
+
+        Raises:
+          FeedError: a value does not fit.
+        """
+        arrays = [np.array(convert(value)) for convert, value in zip(self._converters, values, strict=True)]
+        for feed, array in zip(self._feeds, arrays, strict=True):
+            check_feed_shape(feed, array.shape)
+        return arrays
 
     def plan_for(self, values: Sequence[Any]) -> Plan:
         """The plan that `run(values)` would use."""
