@@ -370,3 +370,13 @@ def test_a_constant_key_that_is_no_text_is_refused() -> None:
     proto.node.add(name="x", op="Const").attr["_headrace_constant"].s = b"\xff"
     with pytest.raises(hr.errors.DataLossError, match="value of constant 'x' is missing"):
         hr.import_graph_def(proto)
+
+
+@pytest.mark.parametrize("stated", [hr.int32, hr.string, hr.variant, hr.resource], ids=str)
+def test_a_constant_that_states_another_dtype_than_its_values_is_refused(stated: hr.DType) -> None:
+    proto = GraphDef()
+    node = proto.node.add(name="lie", op="Const")
+    node.attr["dtype"].type = stated.number
+    node.attr["value"].tensor.CopyFrom(encode_tensor(np.ones(2, np.float32)))
+    with pytest.raises(hr.errors.DTypeError, match=f"value has another dtype(.|\n)*'lie'(.|\n)*{stated}(.|\n)*float32"):
+        hr.import_graph_def(proto)

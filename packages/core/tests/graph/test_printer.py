@@ -20,7 +20,14 @@ def test_text_is_deterministic_and_shows_what_matters() -> None:
         x = hr.placeholder(hr.float32, [None, 3], name="x")
         with hr.name_scope("s"), hr.device("/device:GPU:0"):
             w = hr.constant(np.arange(8.0), name="w")
-        hr.group([x, hr.cast(w, hr.float32)], name="done")
+        hr.group([x, hr.astype(w, hr.float32)], name="done")
     assert hr.format_graph(graph) == GOLDEN
     assert "# test_printer.py:" in hr.format_graph(graph, sources=True)
     assert hr.format_graph(hr.Graph()) == ""
+
+
+def test_an_empty_constant_of_many_rows_is_printed_by_its_shape() -> None:
+    """Python would make a list of 2**31 empty lists of it."""
+    graph = hr.Graph()
+    graph.create_op("Const", (), {"value": np.zeros((2**31, 0)), "dtype": hr.float64}, name="empty")
+    assert hr.format_graph(graph) == "empty: float64[2147483648, 0] = Const(value=[2147483648, 0][])\n"

@@ -65,6 +65,8 @@ def _signature_attrs(op: Operation) -> set[str | None]:
 
 def _format_value(value: AttrValue) -> str:
     if isinstance(value, np.ndarray):
+        if value.ndim > 1 and not value.size:
+            return f"{list(value.shape)}[]"  # of [2**31, 0], Python would make a list of 2**31 lists
         if value.size <= _MAX_ELEMENTS:
             return str(value.tolist())
         shown = ", ".join(str(item) for item in value.reshape(-1)[:_MAX_ELEMENTS].tolist())
