@@ -60,7 +60,7 @@ def ours(dtype: str) -> dict[str, Action]:
         "mean": lambda x, axis, keep: hr.mean(x, axis=axis, keepdims=keep),
         "max": lambda x, axis, keep: hr.max(x, axis=axis, keepdims=keep),
         "reshape": hr.reshape,
-        "transpose": hr.transpose,
+        "transpose": hr.permute_dims,
         "concat": lambda x, y, axis: hr.concat([x, y], axis=axis),
         "stack": lambda x, y, axis: hr.stack([x, y], axis=axis),
         "slice": lambda x, begin, size: x[begin : begin + size],

@@ -160,7 +160,7 @@ MAKERS: list[Maker] = [
     *map(_binary, [hr.less, hr.equal, hr.logical_and, hr.divide, hr.matmul]),
     *map(_reduced, [hr.sum, hr.mean, hr.max, hr.prod, hr.any]),
     _sliced, _transposed, _reshaped, _sliced, _transposed, _reshaped,
-    lambda program, x: hr.cast(x, program.rng.choice([hr.float32, hr.int32, hr.float64])),
+    lambda program, x: hr.astype(x, program.rng.choice([hr.float32, hr.int32, hr.float64])),
     lambda program, x: hr.concat([x, program.like(x), x], axis=_axis(program, x)),
     lambda program, x: hr.stack([x, program.like(x)]),
     lambda program, x: hr.split(x, x.shape.as_tuple()[0], axis=0),

@@ -247,7 +247,7 @@ def _restore_one(bundle: TensorBundle, name: str, spec: str, dtype: hr.DType) ->
             f"tensor {name!r} in the checkpoint has another dtype",
             expected=str(dtype),
             got=got,
-            hint="restore it with its own dtype and hr.cast it",
+            hint="restore it with its own dtype and hr.astype it",
         )
     part = _parse_slice(spec)
     if part is None:

@@ -53,11 +53,11 @@ from headrace.ops.comparison import (
 )
 from headrace.ops.complex import angle, complex, conj, imag, real
 from headrace.ops.control import group, identity, stop_gradient
-from headrace.ops.conversion import bitcast, cast, check_numerics, ensure_shape, one_hot
+from headrace.ops.conversion import bitcast, check_numerics, ensure_shape, one_hot
 from headrace.ops.counting import bincount, bucketize, histogram_fixed_width
 from headrace.ops.creation import asarray, empty, empty_like, tril, triu
 from headrace.ops.cumulative import cumulative_logsumexp, cumulative_prod, cumulative_sum, diff
-from headrace.ops.diagonal import band_part, diag, diag_part, eye
+from headrace.ops.diagonal import band_part, diag, eye
 from headrace.ops.dtypes import astype, can_cast, finfo, iinfo, isdtype, result_type
 from headrace.ops.einsum import einsum, tensordot
 from headrace.ops.elementary import (
@@ -121,6 +121,7 @@ from headrace.ops.math import (
     multiply,
     multiply_no_nan,
     negative,
+    positive,
     pow,
     remainder,
     round,
@@ -153,9 +154,9 @@ from headrace.ops.reduction import (
     var,
 )
 from headrace.ops.repetition import broadcast_arrays, meshgrid, repeat
-from headrace.ops.reshaping import broadcast_to, expand_dims, permute_dims, reshape, squeeze, tile, transpose
+from headrace.ops.reshaping import broadcast_to, expand_dims, permute_dims, reshape, squeeze, tile
 from headrace.ops.reversal import flip, reverse_sequence, roll
-from headrace.ops.search import nth_element, setdiff1d, topk, unique, unique_with_counts
+from headrace.ops.search import nth_element, setdiff1d, topk
 from headrace.ops.segment import (
     segment_max,
     segment_mean,
@@ -269,7 +270,6 @@ __all__ = [
     "broadcast_to",
     "bucketize",
     "can_cast",
-    "cast",
     "ceil",
     "check_numerics",
     "clip",
@@ -297,7 +297,6 @@ __all__ = [
     "depth_to_space",
     "device",
     "diag",
-    "diag_part",
     "diff",
     "digamma",
     "divide",
@@ -403,6 +402,7 @@ __all__ = [
     "placeholder",
     "placeholder_with_default",
     "polygamma",
+    "positive",
     "pow",
     "prod",
     "promote_types",
@@ -464,7 +464,6 @@ __all__ = [
     "tile",
     "to_graph_def",
     "topk",
-    "transpose",
     "tril",
     "triu",
     "trunc",
@@ -474,12 +473,10 @@ __all__ = [
     "uint16",
     "uint32",
     "uint64",
-    "unique",
     "unique_all",
     "unique_counts",
     "unique_inverse",
     "unique_values",
-    "unique_with_counts",
     "unsorted_segment_max",
     "unsorted_segment_min",
     "unsorted_segment_prod",

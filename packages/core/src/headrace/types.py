@@ -476,7 +476,7 @@ def _no_promotion(a: DType, b: DType) -> DTypeError:
         f"{a} and {b} have no common dtype",
         expected="two dtypes that the promotion table joins (docs/promotion.md)",
         got=f"{a} and {b}",
-        hint=f"convert one of them first, for instance hr.cast(x, hr.{a.name if a.kind in _KIND_ORDER else b.name})",
+        hint=f"convert one of them first, for instance hr.astype(x, hr.{a.name if a.kind in _KIND_ORDER else b.name})",
     )
 
 

@@ -68,7 +68,7 @@ def test_unconnected_is_none_and_the_reason_can_be_asked_for() -> None:
     """D05."""
     with hr.Graph().as_default():
         x, other = hr.constant([1.0, 2.0], name="x"), hr.constant(1.0, name="other")
-        blocked = hr.cast(hr.argmax(x, axis=0, name="which"), hr.float32)
+        blocked = hr.astype(hr.argmax(x, axis=0, name="which"), hr.float32)
         assert hr.gradients(blocked, [x]) == [None]
         assert hr.gradients([], [x]) == [None]
         assert "no path of operations connects" in hr.explain_gradient(other, x)
@@ -96,7 +96,7 @@ def test_an_operation_without_a_rule_is_an_error_that_names_it() -> None:
     ("rule", "error", "message"),
     [
         (lambda op, g: [g, g], "InternalError", "gave 2 gradients for 1 inputs"),
-        (lambda op, g: [hr.cast(g, hr.float64)], "GradientError", "gave the wrong dtype"),
+        (lambda op, g: [hr.astype(g, hr.float64)], "GradientError", "gave the wrong dtype"),
         (lambda op, g: [hr.stack([g, g])], "GradientError", "gave the wrong shape"),
     ],
 )
@@ -112,7 +112,7 @@ def test_a_faulty_rule_is_caught_where_it_is(rule, error: str, message: str) -> 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda x: hr.gradients(hr.cast(x, hr.int32), [x]), "cannot be differentiated(.|\n)*int32"),
+        (lambda x: hr.gradients(hr.astype(x, hr.int32), [x]), "cannot be differentiated(.|\n)*int32"),
         (lambda x: hr.gradients(x, [x], grad_ys=[]), "grad_ys does not fit"),
         (lambda x: hr.gradients(x, [x], grad_ys=[[1.0, 2.0, 3.0]]), "another shape"),
     ],

@@ -95,5 +95,5 @@ def test_wrong_calls_are_refused(call, message: str) -> None:
 
 
 def test_a_tensor_of_the_wrong_dtype_is_refused_with_the_cure() -> None:
-    with pytest.raises(hr.errors.DTypeError, match=r"wrong dtype(.|\n)*hr.cast\(x, hr.float64\)"):
+    with pytest.raises(hr.errors.DTypeError, match=r"wrong dtype(.|\n)*hr.astype\(x, hr.float64\)"):
         hr.convert_to_tensor(hr.constant(1.0), hr.float64)

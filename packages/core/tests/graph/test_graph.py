@@ -106,7 +106,7 @@ def test_tensors_of_two_graphs_do_not_mix() -> None:
         (
             lambda g, x: g.create_op("Identity", [x], {"T": "int32"}),
             "DTypeError",
-            "input 'input' has the wrong dtype(.|\n)*cast",
+            "input 'input' has the wrong dtype(.|\n)*astype",
         ),
         (lambda g, x: g.create_op("Identity", [], {"T": "int32"}), "DTypeError", "number of inputs is wrong"),
         (lambda g, x: g.create_op("Identity", [3], {"T": "int32"}), "GraphError", "an input is not a tensor"),

@@ -40,7 +40,7 @@ def test_constants_are_known_whatever_their_dtype() -> None:
         (lambda: hr.shape(_x()) // 2, [None, 1, 2]),
         (lambda: hr.gather(hr.shape(_x()), [2, 1]), [4, 3]),
         (lambda: hr.expand_dims(hr.rank(_x()), 0), [3]),
-        (lambda: hr.cast(hr.shape(_x()), hr.int64), [None, 3, 4]),
+        (lambda: hr.astype(hr.shape(_x()), hr.int64), [None, 3, 4]),
         (lambda: hr.reshape(hr.shape(_x())[1], [1]), [3]),
         (lambda: hr.maximum(hr.shape(_x()), 4), [None, 4, 4]),
         (lambda: hr.identity(hr.constant([-1, 2])), [None, 2]),

@@ -42,8 +42,8 @@ def _run(build: Callable[[hr.Tensor], Any], value: Any = _MATRIX, shape: Any = (
         (lambda x: hr.expand_dims(x), [1, 2, 3]),
         (lambda x: hr.squeeze(hr.expand_dims(x, -1)), [2, 3]),
         (lambda x: hr.squeeze(hr.expand_dims(x, 1), axis=(1,)), [2, 3]),
-        (lambda x: hr.transpose(x), [3, 2]),
-        (lambda x: hr.transpose(x, [-1, 0]), [3, 2]),
+        (lambda x: hr.permute_dims(x), [3, 2]),
+        (lambda x: hr.permute_dims(x, [-1, 0]), [3, 2]),
         (lambda x: hr.flip(x), [2, 3]),
         (lambda x: hr.apply_op("Reshape", x, [hr.shape(x)[0], 3, 1]), [2, 3, 1]),
         (lambda x: hr.concat([x]), [2, 3]),
@@ -56,7 +56,7 @@ def test_shapes_may_be_given_as_tensors_ints_and_mixtures(build: Callable[[hr.Te
 
 def test_unknown_rank_is_handled() -> None:
     value = np.arange(24.0).reshape(2, 3, 4)
-    results = _run(lambda x: [hr.transpose(x), hr.flip(x), hr.squeeze(x[None])], value, None)
+    results = _run(lambda x: [hr.permute_dims(x), hr.flip(x), hr.squeeze(x[None])], value, None)
     for result, expected in zip(results, [value.T, value[::-1, ::-1, ::-1], value], strict=True):
         np.testing.assert_array_equal(result, expected)
 
@@ -179,7 +179,7 @@ def test_a_checked_number_is_checked_even_if_it_is_constant() -> None:
         (lambda x: hr.boolean_mask(x, True), "ShapeError", r"a mask needs a known rank"),
         (lambda x: hr.boolean_mask(x, [True, False], axis=1), "ShapeError", r"the mask does not fit"),
         (lambda x: hr.ensure_shape(x, [None, 4]), "ShapeError", r"another shape than was ensured"),
-        (lambda x: hr.transpose(x, [0, 0]), "ShapeError", r"perm is given twice"),
+        (lambda x: hr.permute_dims(x, [0, 0]), "ShapeError", r"perm is given twice"),
         (lambda x: hr.arange(0, 5, 0), "InvalidArgumentError", r"delta != 0"),
     ],
 )

@@ -59,3 +59,14 @@ def test_matrix_transpose_of_a_vector_is_refused():
 def test_gradients():
     check_gradient(lambda xs: [hr.moveaxis(xs[0], 0, 2) * hr.constant(1.5, hr.float64)], [CUBE[:, :2, :2]])
     check_gradient(lambda xs: [hr.matrix_transpose(xs[0])], [CUBE[0]])
+
+
+def test_T_and_mT_of_tensors_and_variables():
+    with hr.Graph().as_default() as graph:
+        x, many, v = hr.constant(CUBE[0]), hr.constant(CUBE), hr.Variable(CUBE[0])
+        results = [x.T, x.mT, many.mT, v.T]
+        with pytest.raises(hr.errors.ShapeError, match=r"transpose of a matrix(.|\n)*x.mT"):
+            _ = many.T
+    values = hr.Session(graph).run(results)
+    for value, wanted in zip(values, [CUBE[0].T, CUBE[0].T, CUBE.mT, CUBE[0].T], strict=True):
+        np.testing.assert_array_equal(value, wanted)

@@ -248,3 +248,13 @@ def test_functions_of_complex_parts_accept_real_numbers() -> None:
         zeros = hr.imag(x)
     assert hr.Session(graph).run(zeros).tolist() == [0, 0]
     assert dtype_of(lambda: hr.complex(hr.constant(1.0, hr.float64), 2)) is hr.complex128
+
+
+def test_positive_and_shifts_as_operators() -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.constant([1, -2])
+        results = [+x, x << 2, 1 << hr.constant([3]), x >> 1, 16 >> hr.constant([3])]
+        with pytest.raises(hr.errors.DTypeError, match="positive takes numbers"):
+            +hr.constant([True])
+    values = hr.Session(graph).run(results)
+    assert [value.tolist() for value in values] == [[1, -2], [4, -8], [8], [0, -1], [2]]

@@ -185,7 +185,7 @@ def test_cse_keeps_random_numbers_other_attributes_and_signed_zeros_apart() -> N
         (lambda x: hr.negative(-x), []),
         (lambda x: hr.identity(hr.stop_gradient(x)), []),
         (lambda x: hr.reshape(x, [3]), []),
-        (lambda x: hr.cast(x, hr.float32), []),
+        (lambda x: hr.astype(x, hr.float32), []),
         (lambda x: hr.add_n([x]), []),
         (lambda x: hr.tile(x, [1]), []),
         (lambda x: hr.sum(x, axis=[]), []),
@@ -251,7 +251,7 @@ def test_results_are_equal_bit_for_bit_with_every_subset_of_passes() -> None:
     """A111."""
 
     def build(x: hr.Tensor) -> list[hr.Tensor]:
-        y = hr.tanh(x * 1.0 + hr.exp(hr.constant(0.5))) * hr.cast(hr.shape(x)[0], hr.float32)
+        y = hr.tanh(x * 1.0 + hr.exp(hr.constant(0.5))) * hr.astype(hr.shape(x)[0], hr.float32)
         (g,) = hr.gradients(hr.sum(y * y), [x])
         return [y, g]
 
@@ -277,8 +277,8 @@ def test_a_pair_that_undoes_itself_stays_where_the_inner_one_must_wait() -> None
         x = hr.placeholder(hr.float32, [2])
         m = hr.placeholder(hr.float32, [2, 3])
         with hr.control_dependencies([hr.check_numerics(x, "not a number")]):
-            inner = [-x, hr.transpose(m)]
-        outer = [-inner[0], hr.transpose(inner[1])]
+            inner = [-x, hr.permute_dims(m)]
+        outer = [-inner[0], hr.permute_dims(inner[1])]
     for fetch in outer:
         with pytest.raises(hr.errors.InvalidArgumentError, match="not a number"):
             hr.Session(graph).run(fetch, feeds={x: [np.nan, 1.0], m: np.ones((2, 3))})

@@ -106,7 +106,7 @@ def test_an_error_names_the_operation_and_the_line_that_created_it() -> None:
     """D22."""
 
     def build(x):
-        index = hr.cast(x, hr.int32)
+        index = hr.astype(x, hr.int32)
         return hr.gather(hr.constant([1.0, 2.0]), index, name="look_up")
 
     session, x, y = _session(build, shape=(1,))

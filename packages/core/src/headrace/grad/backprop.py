@@ -130,7 +130,7 @@ def _initial_gradients(
                 where=y.op.location,
                 expected="a floating or complex dtype",
                 got=str(y.spec),
-                hint="hr.cast(y, hr.float32) if its value depends smoothly on the inputs",
+                hint="hr.astype(y, hr.float32) if its value depends smoothly on the inputs",
             )
         if isinstance(gradient, IndexedSlices):
             result.append((y, gradient))
@@ -240,7 +240,7 @@ def explain_gradient(y: TensorLike, x: TensorLike) -> str:
       >>> import headrace as hr
       >>> with hr.Graph().as_default():
       ...     x = hr.constant([1.0, 2.0])
-      ...     text = hr.explain_gradient(hr.cast(hr.argmax(x, axis=0), hr.float32), x)
+      ...     text = hr.explain_gradient(hr.astype(hr.argmax(x, axis=0), hr.float32), x)
       >>> "ArgMax" in text
       True
     """

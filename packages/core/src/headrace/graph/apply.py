@@ -213,7 +213,7 @@ def _check_dtype(tensor: Tensor, dtype: DType | None) -> None:
             where=tensor.op.location,
             expected=str(dtype),
             got=str(tensor.dtype),
-            hint=f"hr.cast(x, hr.{dtype})",
+            hint=f"hr.astype(x, hr.{dtype})",
         )
 
 

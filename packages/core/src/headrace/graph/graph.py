@@ -313,7 +313,7 @@ def _check_inputs(op_def: OpDef, attrs: Mapping[str, AttrValue], inputs: Sequenc
                 f"input '{argument.name}' has the wrong dtype",
                 expected=f"{dtype} ({op_def.signature})",
                 got=f"'{tensor.name}' {tensor.spec}",
-                hint=f"hr.cast(x, hr.{dtype})",
+                hint=f"hr.astype(x, hr.{dtype})",
             )
 
 

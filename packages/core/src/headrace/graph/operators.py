@@ -128,6 +128,21 @@ class Operators:
     def __ge__(self, other: Any) -> Tensor:
         return _call("greater_equal", self, other)
 
+    def __lshift__(self, other: Any) -> Tensor:
+        return _call("left_shift", self, other)
+
+    def __rlshift__(self, other: Any) -> Tensor:
+        return _call("left_shift", other, self)
+
+    def __rshift__(self, other: Any) -> Tensor:
+        return _call("right_shift", self, other)
+
+    def __rrshift__(self, other: Any) -> Tensor:
+        return _call("right_shift", other, self)
+
+    def __pos__(self) -> Tensor:
+        return _call("positive", self)
+
     def __neg__(self) -> Tensor:
         return _call("negative", self)
 
@@ -136,6 +151,16 @@ class Operators:
 
     def __invert__(self) -> Tensor:
         return _call("invert", self)
+
+    @property
+    def T(self) -> Tensor:
+        """The transpose of a matrix; `mT` is that of each of several."""
+        return _call("transpose", self)
+
+    @property
+    def mT(self) -> Tensor:
+        """The transpose of each matrix: the last two axes exchanged."""
+        return _call("matrix_transpose", self)
 
     def __getitem__(self, key: Any) -> Tensor:
         return _call("getitem", self, key)

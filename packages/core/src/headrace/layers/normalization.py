@@ -77,7 +77,7 @@ class BatchNorm(Module):
 
     def _moves(self, x: Any, mean: Any, variance: Any) -> list[Any]:
         """Move the running statistics; they run because y depends on them, so no one need ask for them."""
-        count = hr.cast(hr.size(x), x.dtype) / float(required_size(self, x.shape, -1))
+        count = hr.astype(hr.size(x), x.dtype) / float(required_size(self, x.shape, -1))
         unbiased = variance * (count / hr.maximum(count - 1.0, 1.0))
         rest = 1 - self.momentum
         return [

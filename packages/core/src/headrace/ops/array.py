@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from headrace import types
-from headrace.errors import ShapeError
+from headrace.errors import DTypeError, ShapeError
 from headrace.graph import attr
 from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
 from headrace.graph.op_def import InferenceContext, register_op
@@ -32,7 +32,10 @@ __all__ = [
 @register_op("Const", outputs={"output": "dtype"}, attrs={"value": attr.tensor(), "dtype": attr.any_type})
 def _const_shape(op: InferenceContext) -> list[Shape]:
     """A constant; its value is an attribute."""
-    return [Shape(op.attr("value").shape)]
+    value, stated = op.attr("value"), op.attr("dtype")
+    if stated.numpy is None or value.dtype != stated.array_type:
+        raise DTypeError("the value has another dtype", expected=str(stated), got=str(value.dtype))
+    return [Shape(value.shape)]
 
 
 @register_op("Placeholder", outputs={"output": "dtype"}, attrs={"dtype": attr.any_type, "shape": attr.shape(Shape())})
@@ -199,13 +202,15 @@ def rank(x: TensorLike, *, name: str | None = None) -> Tensor:
     return result
 
 
-def full(shape: TensorLike, value: TensorLike, *, dtype: DTypeLike | None = None, name: str | None = None) -> Tensor:
-    """A tensor of the given shape, every element `value`.
+def full(
+    shape: TensorLike, fill_value: TensorLike, *, dtype: DTypeLike | None = None, name: str | None = None
+) -> Tensor:
+    """A tensor of the given shape, every element `fill_value`.
 
     Args:
       shape: an int, a sequence of ints and scalar tensors, or an integer vector.
-      value: a scalar.
-      dtype: the element type; by default that of `value`.
+      fill_value: a scalar.
+      dtype: the element type; by default that of `fill_value`.
       name: the operation's name.
 
     Example:
@@ -216,7 +221,7 @@ def full(shape: TensorLike, value: TensorLike, *, dtype: DTypeLike | None = None
       [[7 7 7]
        [7 7 7]]
     """
-    element = convert_to_tensor(value, None if dtype is None else as_dtype(dtype))
+    element = convert_to_tensor(fill_value, None if dtype is None else as_dtype(dtype))
     result: Tensor = apply_op("Fill", shape_tensor(shape), element, name=name)
     return result
 
@@ -291,12 +296,14 @@ def ones_like(x: TensorLike, *, dtype: DTypeLike | None = None, name: str | None
     return result
 
 
-def full_like(x: TensorLike, value: TensorLike, *, dtype: DTypeLike | None = None, name: str | None = None) -> Tensor:
-    """A tensor of the shape of `x`, every element `value`.
+def full_like(
+    x: TensorLike, fill_value: TensorLike, *, dtype: DTypeLike | None = None, name: str | None = None
+) -> Tensor:
+    """A tensor of the shape of `x`, every element `fill_value`.
 
     Args:
       x: any dtype and shape.
-      value: a scalar.
+      fill_value: a scalar.
       dtype: the element type; by default that of `x`.
       name: the operation's name.
 
@@ -308,4 +315,4 @@ def full_like(x: TensorLike, value: TensorLike, *, dtype: DTypeLike | None = Non
       [4. 4.]
     """
     tensor = convert_to_tensor(x)
-    return full(shape(tensor), value, dtype=tensor.dtype if dtype is None else dtype, name=name)
+    return full(shape(tensor), fill_value, dtype=tensor.dtype if dtype is None else dtype, name=name)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from headrace.errors import ShapeError
 from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
 from headrace.graph.operation import Tensor
+from headrace.graph.operators import overload_operator
 from headrace.ops.shapes import normalize_axes
 from headrace.types import Shape, int32
 
@@ -71,6 +72,7 @@ def moveaxis(
     return result
 
 
+@overload_operator("matrix_transpose")
 def matrix_transpose(x: TensorLike, *, name: str | None = None) -> Tensor:
     """The transpose of each matrix of `x`: its last two axes exchanged.
 
@@ -94,6 +96,22 @@ def matrix_transpose(x: TensorLike, *, name: str | None = None) -> Tensor:
     tensor = convert_to_tensor(x)
     rank = known_rank(tensor, "matrix_transpose", least=2)
     result: Tensor = apply_op("Transpose", tensor, [*range(rank - 2), rank - 1, rank - 2], name=name)
+    return result
+
+
+@overload_operator("transpose")
+def _transposed(x: TensorLike) -> Tensor:
+    """What `x.T` means: as in the array API the transpose of one matrix, so that no order of more axes is guessed."""
+    tensor = convert_to_tensor(x)
+    if tensor.shape.rank not in (None, 2):
+        raise ShapeError(
+            "x.T is the transpose of a matrix",
+            where=tensor.op.location,
+            expected="rank 2",
+            got=str(tensor.spec),
+            hint="x.mT, or hr.permute_dims(x, axes)",
+        )
+    result: Tensor = apply_op("Transpose", tensor, [1, 0])
     return result
 
 

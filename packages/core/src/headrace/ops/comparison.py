@@ -318,6 +318,7 @@ def bitwise_invert(x: TensorLike, *, name: str | None = None) -> Tensor:
     return apply_unary("LogicalNot" if value.dtype is bool_dtype else "Invert", value, name)
 
 
+@overload_operator("left_shift")
 def bitwise_left_shift(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Tensor:
     """The bits of x moved up by y places; integers whose shapes broadcast.
 
@@ -333,6 +334,7 @@ def bitwise_left_shift(x: TensorLike, y: TensorLike, *, name: str | None = None)
     return apply_binary("LeftShift", x, y, name)
 
 
+@overload_operator("right_shift")
 def bitwise_right_shift(x: TensorLike, y: TensorLike, *, name: str | None = None) -> Tensor:
     """The bits of x moved down by y places, the sign staying; see `bitwise_left_shift`.
 

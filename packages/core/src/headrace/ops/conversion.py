@@ -13,7 +13,7 @@ from headrace.graph.operation import Tensor
 from headrace.ops.shapes import check_scalar, normalize_axis, scalar_of
 from headrace.types import Array, DType, DTypeLike, Shape, ShapeLike, as_dtype, as_shape
 
-__all__ = ["bitcast", "cast", "check_numerics", "ensure_shape", "one_hot"]
+__all__ = ["bitcast", "check_numerics", "ensure_shape", "one_hot"]
 
 
 @register_op(
@@ -125,32 +125,6 @@ def one_hot_depth(depth: Array) -> int:
     if number < 0:
         raise InvalidArgumentError("depth is negative", expected="depth >= 0", got=str(number))
     return number
-
-
-def cast(x: TensorLike, dtype: DTypeLike, *, name: str | None = None) -> Tensor:
-    """`x` with its elements converted to `dtype`.
-
-    Floats become integers by truncation towards zero. What does not fit has one defined value on every backend: int32
-    and int64 take their lowest value for NaN, infinities and numbers beyond their range; int8, int16, uint8 and uint16
-    keep the low bits of the int32 result, uint32 and uint64 those of the int64 result (uint64 converts up to 2**64
-    exactly). Complex numbers keep their real part. Anything but zero is true.
-
-    Args:
-      x: any numeric or bool dtype, any shape.
-      dtype: the new element type.
-      name: the operation's name.
-    Returns:
-      The same shape.
-
-    Example:
-      >>> import headrace as hr
-      >>> with hr.Graph().as_default() as graph:
-      ...     y = hr.cast([1.7, -1.7], hr.int32)
-      >>> print(hr.Session(graph).run(y))
-      [ 1 -1]
-    """
-    result: Tensor = apply_op("Cast", x, DstT=as_dtype(dtype), name=name)
-    return result
 
 
 def bitcast(x: TensorLike, dtype: DTypeLike, *, name: str | None = None) -> Tensor:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from headrace import types
 from headrace.errors import InvalidArgumentError, ShapeError
 from headrace.graph import attr
-from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
+from headrace.graph.apply import TensorLike, apply_op
 from headrace.graph.op_def import InferenceContext, register_op
 from headrace.graph.operation import Tensor
 from headrace.ops.shapes import scalar_of
 from headrace.types import Array, DTypeLike, Shape, as_dtype
 
-__all__ = ["band_part", "diag", "diag_part", "eye"]
+__all__ = ["band_part", "diag", "eye"]
 
 _DIAG_TYPES = attr.type(
     types.bfloat16, types.float16, types.float32, types.float64, types.int32, types.int64, types.complex64,
@@ -146,26 +144,6 @@ def diag(x: TensorLike, *, name: str | None = None) -> Tensor:
     return result
 
 
-def diag_part(x: TensorLike, *, name: str | None = None) -> Tensor:
-    """The main diagonal of each matrix.
-
-    Args:
-      x: any dtype `[..., m, n]`.
-      name: the operation's name.
-    Returns:
-      `[..., min(m, n)]`.
-
-    Example:
-      >>> import headrace as hr
-      >>> with hr.Graph().as_default() as graph:
-      ...     x = hr.diag_part([[1, 2], [3, 4]])
-      >>> print(hr.Session(graph).run(x))
-      [1 4]
-    """
-    result: Tensor = apply_op("MatrixDiagPart", x, name=name)
-    return result
-
-
 def band_part(x: TensorLike, lower: TensorLike, upper: TensorLike, *, name: str | None = None) -> Tensor:
     """Each matrix with zeros outside a band around its main diagonal.
 
@@ -189,16 +167,21 @@ def band_part(x: TensorLike, lower: TensorLike, upper: TensorLike, *, name: str 
     return result
 
 
-def eye(rows: int, columns: int | None = None, *, dtype: DTypeLike = types.float32, name: str | None = None) -> Tensor:
+def eye(
+    n_rows: int, n_cols: int | None = None, *, k: int = 0, dtype: DTypeLike = types.float32, name: str | None = None
+) -> Tensor:
     """The unit matrix.
 
     Args:
-      rows: the number of rows.
-      columns: the number of columns; by default as many.
+      n_rows: the number of rows.
+      n_cols: the number of columns; by default as many.
+      k: on which diagonal the ones stand: 0 is the main one, 1 the one above it, -1 the one below.
       dtype: the element type.
       name: the operation's name.
     Returns:
-      `[rows, columns]`, ones on the main diagonal, zeros elsewhere.
+      `[n_rows, n_cols]`, ones on the diagonal, zeros elsewhere.
+    Raises:
+      ShapeError: a size is negative.
 
     Example:
       >>> import headrace as hr
@@ -208,13 +191,10 @@ def eye(rows: int, columns: int | None = None, *, dtype: DTypeLike = types.float
       [[1. 0. 0.]
        [0. 1. 0.]]
     """
-    if rows < 0 or (columns is not None and columns < 0):
-        raise ShapeError("a size is negative", expected="sizes >= 0", got=f"{rows}, {columns}")
-    width = rows if columns is None else columns
-    ones = convert_to_tensor(np.ones(min(rows, width), as_dtype(dtype).array_type))
-    if width == rows:
-        result: Tensor = apply_op("MatrixDiag", ones, name=name)
-        return result
-    zeros = apply_op("Fill", [rows, width], convert_to_tensor(np.zeros((), as_dtype(dtype).array_type)))
-    rectangle: Tensor = apply_op("MatrixSetDiag", zeros, ones, name=name)
-    return rectangle
+    if n_rows < 0 or (n_cols is not None and n_cols < 0):
+        raise ShapeError("a size is negative", expected="sizes >= 0", got=f"{n_rows}, {n_cols}")
+    rows = apply_op("ExpandDims", apply_op("Range", 0, n_rows, 1), 1)
+    columns = apply_op("Range", 0, n_rows if n_cols is None else n_cols, 1)
+    ones = apply_op("Equal", apply_op("Sub", columns, rows), k)
+    result: Tensor = apply_op("Cast", ones, DstT=as_dtype(dtype), name=name)
+    return result

@@ -191,12 +191,18 @@ def _dtype_of(given: Any) -> DType:
 def astype(x: TensorLike, dtype: DTypeLike, *, copy: bool = True, name: str | None = None) -> Tensor:
     """`x` with elements of another type.
 
+    Floats become integers by truncation towards zero. What does not fit has one defined value on every backend: int32
+    and int64 take their lowest value for NaN, infinities and numbers beyond their range; int8, int16, uint8 and uint16
+    keep the low bits of the int32 result, uint32 and uint64 those of the int64 result (uint64 converts up to 2**64
+    exactly). Anything but zero is true.
+
     Args:
-      x: any dtype and shape.
-      dtype: the new element type. Floating numbers become integers by cutting off what follows the point; numbers
-        become bool by comparing with zero.
+      x: numeric or bool, any shape.
+      dtype: the new element type.
       copy: makes no difference: a tensor is a value, which nothing can change.
       name: the operation's name.
+    Returns:
+      The same shape; `x` itself if it has the dtype.
     Raises:
       DTypeError: complex numbers would lose their imaginary part.
 

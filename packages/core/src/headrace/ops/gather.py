@@ -21,7 +21,6 @@ __all__ = [
     "gather_nd",
     "invert_permutation",
     "scatter_nd",
-    "take",
     "tensor_scatter_add",
     "tensor_scatter_update",
 ]
@@ -224,20 +223,6 @@ def gather(
     else:
         result = apply_op("GatherV2", x, indices, chosen, batch_dims=batch_dims, name=name)
     return result
-
-
-def take(x: TensorLike, indices: TensorLike, *, axis: TensorLike = 0, name: str | None = None) -> Tensor:
-    """The slices of `x` along an axis that the indices name; the array API's name of `gather`.
-
-    Example:
-      >>> import headrace as hr
-      >>> with hr.Graph().as_default() as graph:
-      ...     x = hr.take([[1, 2], [3, 4]], [1, 1, 0], axis=1)
-      >>> print(hr.Session(graph).run(x))
-      [[2 2 1]
-       [4 4 3]]
-    """
-    return gather(x, indices, axis=axis, name=name)
 
 
 def gather_nd(x: TensorLike, indices: TensorLike, *, name: str | None = None) -> Tensor:

@@ -210,12 +210,12 @@ def unpacked_axis(dims: Sequence[int | None], axis: int, count: int) -> int:
     return number
 
 
-def concat(values: Sequence[TensorLike] | Tensor, axis: TensorLike = 0, *, name: str | None = None) -> Tensor:
+def concat(values: Sequence[TensorLike] | Tensor, axis: TensorLike | None = 0, *, name: str | None = None) -> Tensor:
     """The tensors one after the other along an axis that they have already.
 
     Args:
       values: tensors of one rank >= 1, whose shapes agree but for `axis`; other dtypes are promoted.
-      axis: the axis; negative ones count from the end.
+      axis: the axis; negative ones count from the end. None: each tensor, of any shape, is made a row first.
       name: the operation's name.
 
     Example:
@@ -226,6 +226,8 @@ def concat(values: Sequence[TensorLike] | Tensor, axis: TensorLike = 0, *, name:
       [1 2 3]
     """
     tensors = promoted(*_several(values, "concat"))
+    if axis is None:
+        tensors, axis = [apply_op("Reshape", tensor, [-1]) for tensor in tensors], 0
     if len(tensors) == 1:
         single: Tensor = apply_op("Identity", tensors[0], name=name)
         return single

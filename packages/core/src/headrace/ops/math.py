@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.errors import ShapeError
+from headrace.errors import DTypeError, ShapeError
 from headrace.graph import attr
 from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
 from headrace.graph.attr import AttrSpec
@@ -36,6 +36,7 @@ __all__ = [
     "multiply",
     "multiply_no_nan",
     "negative",
+    "positive",
     "pow",
     "remainder",
     "round",
@@ -425,6 +426,28 @@ def negative(x: TensorLike, *, name: str | None = None) -> Tensor:
       [-1.  2.]
     """
     return apply_unary("Neg", x, name)
+
+
+@overload_operator("positive")
+def positive(x: TensorLike, *, name: str | None = None) -> Tensor:
+    """x itself; any numeric dtype and shape.
+
+    Raises:
+      DTypeError: x is not numeric.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default() as graph:
+      ...     y = hr.positive([1.0, -2.0])
+      >>> print(hr.Session(graph).run(y))
+      [ 1. -2.]
+    """
+    value = convert_to_tensor(x)
+    if value.dtype not in (attr.numeric.allowed or ()):
+        raise DTypeError(
+            "positive takes numbers", where=value.op.location, expected="a numeric dtype", got=str(value.spec)
+        )
+    return apply_unary("Identity", value, name)
 
 
 @overload_operator("abs")

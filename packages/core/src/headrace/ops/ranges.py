@@ -128,16 +128,28 @@ def arange(
     return result
 
 
-def linspace(start: TensorLike, stop: TensorLike, num: TensorLike, *, name: str | None = None) -> Tensor:
-    """`num` evenly spaced numbers from start to stop, both included.
+def linspace(
+    start: TensorLike,
+    stop: TensorLike,
+    num: TensorLike,
+    *,
+    dtype: DTypeLike | None = None,
+    endpoint: bool = True,
+    name: str | None = None,
+) -> Tensor:
+    """`num` evenly spaced numbers from start to stop.
 
     Args:
-      start: a floating scalar.
-      stop: a floating scalar of the same dtype.
-      num: an integer scalar >= 1.
+      start: a numeric scalar.
+      stop: a numeric scalar.
+      num: an integer scalar >= 1; as a Python number 0 too.
+      dtype: a floating dtype; by default the one in which the two meet, float32 of integers.
+      endpoint: whether the last number is stop, or the one before it of num + 1 numbers.
       name: the operation's name.
     Returns:
       A vector `[num]`.
+    Raises:
+      InvalidArgumentError: num is negative, or, where it is computed, less than 1.
 
     Example:
       >>> import headrace as hr
@@ -147,7 +159,13 @@ def linspace(start: TensorLike, stop: TensorLike, num: TensorLike, *, name: str 
       [0.   0.25 0.5  0.75 1.  ]
     """
     first, last = promoted(start, stop)
-    if first.dtype.is_integer:
-        first, last = (apply_op("Cast", bound, DstT=types.float32) for bound in (first, last))
+    wanted = as_dtype(dtype) if dtype is not None else first.dtype if first.dtype.is_floating else types.float32
+    first, last = (bound if bound.dtype is wanted else apply_op("Cast", bound, DstT=wanted) for bound in (first, last))
+    if isinstance(num, int) and num == 0:
+        empty: Tensor = apply_op("Fill", [0], apply_op("ZerosLike", first), name=name)
+        return empty
+    if not endpoint:
+        step = apply_op("RealDiv", apply_op("Sub", last, first), apply_op("Cast", num, DstT=wanted))
+        last = apply_op("Sub", last, step)
     result: Tensor = apply_op("LinSpace", first, last, num, name=name)
     return result

@@ -22,7 +22,7 @@ from headrace.ops.shapes import (
 )
 from headrace.types import Array, Shape, broadcast_shapes
 
-__all__ = ["broadcast_to", "expand_dims", "permute_dims", "reshape", "squeeze", "tile", "transpose"]
+__all__ = ["broadcast_to", "expand_dims", "permute_dims", "reshape", "squeeze", "tile"]
 
 
 @register_op(
@@ -277,7 +277,7 @@ def squeeze(x: TensorLike, axis: int | Sequence[int] | None = None, *, name: str
     return result
 
 
-def transpose(x: TensorLike, axes: TensorLike | None = None, *, name: str | None = None) -> Tensor:
+def permute_dims(x: TensorLike, axes: TensorLike | None = None, *, name: str | None = None) -> Tensor:
     """`x` with its axes in another order.
 
     Args:
@@ -288,7 +288,7 @@ def transpose(x: TensorLike, axes: TensorLike | None = None, *, name: str | None
     Example:
       >>> import headrace as hr
       >>> with hr.Graph().as_default():
-      ...     print(hr.transpose(hr.zeros([2, 3, 4]), [2, 0, 1]).shape)
+      ...     print(hr.permute_dims(hr.zeros([2, 3, 4]), [2, 0, 1]).shape)
       [4, 2, 3]
     """
     tensor = convert_to_tensor(x)
@@ -301,18 +301,6 @@ def transpose(x: TensorLike, axes: TensorLike | None = None, *, name: str | None
         permutation = apply_op("Range", last, -1, -1)
     result: Tensor = apply_op("Transpose", tensor, permutation, name=name)
     return result
-
-
-def permute_dims(x: TensorLike, axes: TensorLike, *, name: str | None = None) -> Tensor:
-    """`x` with its axes in the order `axes`; the array API's name of `transpose`.
-
-    Example:
-      >>> import headrace as hr
-      >>> with hr.Graph().as_default():
-      ...     print(hr.permute_dims(hr.zeros([2, 3]), (1, 0)).shape)
-      [3, 2]
-    """
-    return transpose(x, axes, name=name)
 
 
 def broadcast_to(x: TensorLike, shape: TensorLike, *, name: str | None = None) -> Tensor:

@@ -170,13 +170,14 @@ def reverse_sequence(
     return result
 
 
-def roll(x: TensorLike, shift: TensorLike, axis: TensorLike, *, name: str | None = None) -> Tensor:
+def roll(x: TensorLike, shift: TensorLike, axis: TensorLike | None = None, *, name: str | None = None) -> Tensor:
     """`x` with its elements moved along some axes; those that leave at one end come back at the other.
 
     Args:
-      x: any dtype, rank >= 1.
+      x: any dtype and shape.
       shift: by how many places, one number or one for each axis; negative ones move towards the start.
-      axis: one axis or several; one that is named twice is moved by the sum.
+      axis: one axis or several; one that is named twice is moved by the sum. By default the elements are moved as if
+        they stood in one row.
       name: the operation's name.
 
     Example:
@@ -186,5 +187,10 @@ def roll(x: TensorLike, shift: TensorLike, axis: TensorLike, *, name: str | None
       >>> print(hr.Session(graph).run(x))
       [4 1 2 3]
     """
-    result: Tensor = apply_op("Roll", x, shift, axis, name=name)
-    return result
+    tensor = convert_to_tensor(x)
+    if axis is not None:
+        result: Tensor = apply_op("Roll", tensor, shift, axis, name=name)
+        return result
+    row: Tensor = apply_op("Roll", apply_op("Reshape", tensor, [-1]), shift, 0)
+    rolled: Tensor = apply_op("Reshape", row, apply_op("Shape", tensor), name=name)
+    return rolled

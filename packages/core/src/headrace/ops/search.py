@@ -11,7 +11,7 @@ from headrace.graph.operation import Tensor
 from headrace.ops.shapes import check_scalar, scalar_of
 from headrace.types import Array, DTypeLike, Shape, as_dtype
 
-__all__ = ["nth_element", "setdiff1d", "topk", "unique", "unique_with_counts"]
+__all__ = ["nth_element", "setdiff1d", "topk"]
 
 
 @register_op("Unique", inputs={"x": "T"}, outputs={"y": "T", "idx": "out_idx"}, attrs={"out_idx": attr.index_type})
@@ -134,43 +134,6 @@ def _list_diff_shape(op: InferenceContext) -> list[Shape]:
     for spec in op.inputs:
         spec.shape.with_rank(1)
     return [Shape([None]), Shape([None])]
-
-
-def unique(x: TensorLike, *, dtype: DTypeLike = types.int32, name: str | None = None) -> tuple[Tensor, Tensor]:
-    """The different elements of a vector in the order in which they first appear.
-
-    Args:
-      x: any dtype `[n]`; each NaN is different from every other.
-      dtype: int32 or int64, that of the indices.
-      name: the operation's name.
-    Returns:
-      The different elements `[m]`, and for each element of `x` which of them it is, `[n]`: `x == y[idx]`.
-
-    Example:
-      >>> import headrace as hr
-      >>> with hr.Graph().as_default() as graph:
-      ...     y, idx = hr.unique([5, 3, 5, 1])
-      >>> print(*hr.Session(graph).run([y, idx]))
-      [5 3 1] [0 1 0 2]
-    """
-    result: tuple[Tensor, Tensor] = apply_op("Unique", x, out_idx=as_dtype(dtype), name=name)
-    return result
-
-
-def unique_with_counts(
-    x: TensorLike, *, dtype: DTypeLike = types.int32, name: str | None = None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """As `unique`, and how often each different element appears, `[m]`.
-
-    Example:
-      >>> import headrace as hr
-      >>> with hr.Graph().as_default() as graph:
-      ...     y, idx, count = hr.unique_with_counts([5, 3, 5, 1])
-      >>> print(hr.Session(graph).run(count))
-      [2 1 1]
-    """
-    result: tuple[Tensor, Tensor, Tensor] = apply_op("UniqueWithCounts", x, out_idx=as_dtype(dtype), name=name)
-    return result
 
 
 def topk(x: TensorLike, k: TensorLike, *, name: str | None = None) -> tuple[Tensor, Tensor]:

@@ -20,17 +20,17 @@ def _sparse_softmax_cross_entropy(labels: Any, outputs: Any) -> Any:
 
 def _softmax_cross_entropy(labels: Any, outputs: Any) -> Any:
     """Labels are probabilities `[batch, classes]`, outputs logits of that shape; gives nats `[batch]`."""
-    return hr.nn.softmax_cross_entropy(labels=hr.cast(labels, outputs.dtype), logits=outputs)
+    return hr.nn.softmax_cross_entropy(labels=hr.astype(labels, outputs.dtype), logits=outputs)
 
 
 def _sigmoid_cross_entropy(labels: Any, outputs: Any) -> Any:
     """Labels are probabilities, outputs logits of that shape; gives nats of each."""
-    return hr.nn.sigmoid_cross_entropy(labels=hr.cast(labels, outputs.dtype), logits=outputs)
+    return hr.nn.sigmoid_cross_entropy(labels=hr.astype(labels, outputs.dtype), logits=outputs)
 
 
 def _mean_squared_error(labels: Any, outputs: Any) -> Any:
     """Labels and outputs have one shape; gives the squared difference of each."""
-    return hr.square(outputs - hr.cast(labels, outputs.dtype))
+    return hr.square(outputs - hr.astype(labels, outputs.dtype))
 
 
 _BY_NAME: dict[str, Callable[[Any, Any], Any]] = {

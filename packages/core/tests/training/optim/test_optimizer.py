@@ -136,7 +136,7 @@ def test_a_learning_rate_may_be_a_number_a_tensor_a_variable_or_a_schedule() -> 
     assert rates_used(lambda: hr.constant(0.5)) == [0.5, 0.5, 0.5]
     assert rates_used(lambda: hr.constant(0.5, hr.float64)) == [0.5, 0.5, 0.5]
     assert rates_used(lambda: hr.Variable(0.5, trainable=False)) == [0.5, 0.5, 0.5]
-    assert rates_used(lambda: lambda step: 1.0 / hr.cast(step + 1, hr.float64)) == pytest.approx([1, 1 / 2, 1 / 3])
+    assert rates_used(lambda: lambda step: 1.0 / hr.astype(step + 1, hr.float64)) == pytest.approx([1, 1 / 2, 1 / 3])
 
 
 def test_slots_are_made_once_for_a_variable_of_the_process() -> None:

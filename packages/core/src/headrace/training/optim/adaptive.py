@@ -172,10 +172,10 @@ class Adam(Optimizer):
         square = _decayed(slots["MeanSquare"].read(), hr.square(grad), self.beta2)
         # Both corrections are scalars, and m' / (sqrt(v') + epsilon) = scale * m / (sqrt(v) + epsilon * root): they
         # cost no pass over the variable. They are powers close to 1, so float64.
-        count = hr.cast(step, hr.float64)
+        count = hr.astype(step, hr.float64)
         root = hr.sqrt(1.0 - self.beta2**count)
-        scale = hr.cast(root / (1.0 - self.beta1**count), variable.dtype) * rate
-        epsilon = self.epsilon if self.epsilon_hat else hr.cast(self.epsilon * root, variable.dtype)
+        scale = hr.astype(root / (1.0 - self.beta1**count), variable.dtype) * rate
+        epsilon = self.epsilon if self.epsilon_hat else hr.astype(self.epsilon * root, variable.dtype)
         change = scale * mean / (hr.sqrt(square) + epsilon)
         if self.weight_decay:
             change = change + rate * self.weight_decay * variable.read()

@@ -241,7 +241,7 @@ class Optimizer:
         if isinstance(self.learning_rate, (int, float)):
             return self.learning_rate
         rate = self.learning_rate(step - 1) if callable(self.learning_rate) else self.learning_rate
-        return hr.cast(rate, dtype)
+        return hr.astype(rate, dtype)
 
 
 def _trainable(loss: hr.Tensor) -> list[hr.Variable]:
@@ -292,6 +292,6 @@ def add_repeated_rows(grad: hr.IndexedSlices) -> hr.IndexedSlices:
       >>> print(values.tolist(), indices.tolist())
       [[5.0], [2.0]] [7, 0]
     """
-    indices, position = hr.unique(grad.indices)
+    indices, position = hr.unique_inverse(grad.indices)
     values = hr.unsorted_segment_sum(grad.values, position, hr.size(indices))
     return hr.IndexedSlices(values, indices, grad.dense_shape)

@@ -117,7 +117,7 @@ def cosine(initial: float, decay_steps: int, end: float = 0.0, *, warmup_steps: 
 
 
 def _float(step: hr.Tensor) -> hr.Tensor:
-    return hr.cast(step, hr.float64)
+    return hr.astype(step, hr.float64)
 
 
 def _check_positive(name: str, value: int) -> None:
