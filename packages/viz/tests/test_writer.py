@@ -13,11 +13,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import headrace as hr
 from headrace.errors import DTypeError, FailedPreconditionError, InvalidArgumentError
+from headrace.graph.proto.graph_pb2 import GraphDef
 from headrace_viz import EventWriter
 from headrace_viz.event_file import event_files
 from headrace_viz.proto.event_pb2 import Event, SessionLog, Summary
+from headrace_viz.proto.run_metadata_pb2 import RunMetadata
+from headrace_viz.reading import read_run
 from headrace_viz.records import frame, read_records
+from headrace_viz.tensors import array_of
 
 
 def _events(path: Path) -> list[Event]:
@@ -159,7 +164,177 @@ def test_a_closed_writer(tmp_path: Path) -> None:
         writer.scalars({"a": 1}, 1)
     with pytest.raises(FailedPreconditionError, match="closed"):
         writer.flush()
+    with pytest.raises(FailedPreconditionError, match="closed"):
+        writer.values([], 1)
     assert len(_events(writer.path)) == 1
+
+
+@pytest.mark.parametrize("name", ["flush_seconds", "max_queue", "max_file_bytes"])
+def test_sizes_and_times_that_are_not_positive(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"{name} of an event writer cannot be used"):
+        EventWriter(tmp_path, **{name: 0})
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_values_are_kept_in_order_with_the_time_that_was_given(tmp_path: Path, background: bool) -> None:
+    with EventWriter(tmp_path, background=background) as writer:
+        writer.scalar("a", 1, 1, wall_time=10.0)
+        writer.values([Summary.Value(tag="b", simple_value=2)], 2, wall_time=20.0)
+        writer.values(lambda: [Summary.Value(tag="c", simple_value=3)], 3, wall_time=30.0)
+        writer.scalars({"a": 4}, 4, wall_time=40.0)
+        writer.summary(Summary().SerializeToString(), 5, wall_time=50.0)
+    _, *events = _events(writer.path)
+    assert [(event.step, event.wall_time) for event in events] == [(step, 10.0 * step) for step in range(1, 6)]
+    assert events[2].summary.value[0].tag == "c"
+
+
+def test_several_writers_of_one_run_in_the_background(tmp_path: Path) -> None:
+    writers = [EventWriter(tmp_path, background=True, filename_suffix=f".w{number}") for number in range(3)]
+    for step in range(100):
+        for number, writer in enumerate(writers):
+            writer.scalar(f"a{number}", step, step)
+    for writer in writers:
+        writer.close()
+    assert [path.name.rsplit(".", 1)[1] for path in event_files(tmp_path)] == ["w0", "w1", "w2"]
+    assert [len(_points(_events(path))) for path in event_files(tmp_path)] == [100] * 3
+
+
+def test_a_writer_rotates_its_files(tmp_path: Path) -> None:
+    with EventWriter(tmp_path, max_file_bytes=1, clock=lambda: 1000.0) as writer:
+        for step in range(3):
+            writer.scalar("a", step, step)
+            writer.flush()
+    files = event_files(tmp_path)
+    assert [point for path in files for point in _points(_events(path))] == [("a", step, step) for step in range(3)]
+    assert len(files) == 4
+
+
+def test_synced_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr("headrace_viz.storage.os.fsync", synced.append)
+    with EventWriter(tmp_path, fsync=True) as writer:
+        made = len(synced)
+        writer.scalar("a", 1, 1)
+        writer.flush()
+        assert len(synced) == made + 1
+    with EventWriter(tmp_path / "plain") as writer:
+        writer.scalar("a", 1, 1)
+    assert len(synced) == made + 1
+
+
+def test_a_remote_run(tmp_path: Path) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    url = f"memory:/{tmp_path}/run"
+    for background in (False, True):
+        with EventWriter(url, background=background, max_file_bytes=200) as writer:
+            for step in range(6):
+                writer.scalar("a", step, step)
+                writer.flush()
+        assert str(writer.path).startswith("memory://")
+    files = fsspec.filesystem("memory")
+    names = sorted(files.ls(f"{tmp_path}/run", detail=False))
+    assert len(names) > 4
+    points = []
+    for number, name in enumerate(names):
+        local = tmp_path / str(number)
+        local.write_bytes(files.cat_file(name))
+        points += _points(_events(local))
+    assert points == [("a", step, float(step)) for step in range(6)] * 2
+
+
+def test_a_fork_may_not_write_what_waits_here(tmp_path: Path) -> None:
+    program = """
+import os, sys, headrace_viz
+from headrace.errors import FailedPreconditionError
+writer = headrace_viz.EventWriter(sys.argv[1])
+writer.scalar("a", 1, 1)
+child = os.fork()
+if child == 0:
+    try:
+        writer.scalar("a", 2, 2)
+    except FailedPreconditionError as error:
+        sys.exit(5 if "belongs to another process" in str(error) else 6)
+    sys.exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
+writer.scalar("a", 3, 3)
+"""
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, timeout=60)
+    (path,) = event_files(tmp_path)
+    assert _points(_events(path)) == [("a", 1, 1), ("a", 3, 3)]
+
+
+def test_a_full_disk_does_not_stop_a_training(tmp_path: Path) -> None:
+    program = """
+import resource, signal, sys, warnings, headrace_viz
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+writer = headrace_viz.EventWriter(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_FSIZE, (20000, resource.RLIM_INFINITY))
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    for step in range(2000):
+        writer.scalar("loss", step, step)
+        if step % 100 == 0:
+            writer.flush()
+assert [warning.category for warning in told] == [headrace_viz.EventWriteWarning], told
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+writer.close()
+"""
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, timeout=60)
+    (path,) = event_files(tmp_path)
+    assert [point[1] for point in _points(_events(path))] == list(range(2000))
+
+
+def test_a_graph_beside_that_of_the_run(tmp_path: Path) -> None:
+    with hr.Graph().as_default() as graph:
+        hr.constant(1.0, name="one")
+    with EventWriter(tmp_path) as writer:
+        writer.graph(graph)
+        writer.graph(graph, tag="optimised")
+    _, run, tagged = _events(writer.path)
+    (value,) = tagged.summary.value
+    assert (value.tag, value.metadata.plugin_data.plugin_name) == ("optimised", "graph_run_metadata_graph")
+    metadata = RunMetadata.FromString(array_of(value.tensor)[0])
+    assert metadata.function_graphs[0].pre_optimization_graph == GraphDef.FromString(run.graph_def)
+
+
+def test_what_steps_took(tmp_path: Path) -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [2])
+        y = hr.exp(x, name="y")
+    trace = hr.Trace()
+    hr.Session(graph).run(y, feeds={x: [0, 1]}, trace=trace)
+    with EventWriter(tmp_path) as writer:
+        writer.run_metadata(trace, "step 1", graph)
+    _, event = _events(writer.path)
+    assert event.tagged_run_metadata.tag == "step 1"
+    metadata = RunMetadata.FromString(event.tagged_run_metadata.run_metadata)
+    (device,) = metadata.step_stats.dev_stats
+    assert [node.node_name for node in device.node_stats] == ["y"]
+
+
+def test_a_killed_writer_leaves_whole_records_and_its_successor_one_clean_curve(tmp_path: Path) -> None:
+    program = """
+import sys, headrace_viz
+writer = headrace_viz.EventWriter(sys.argv[1], purge_step=int(sys.argv[2]), background=bool(int(sys.argv[3])))
+for step in range(int(sys.argv[2]), 10**9):
+    writer.scalar("loss", step, step)
+    if step % 100 == 0:
+        writer.flush()
+        print(step, flush=True)
+"""
+    for start, background in ((0, 0), (150, 1), (270, 0)):
+        command = [sys.executable, "-c", program, str(tmp_path), str(start), str(background)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            for _ in range(3):
+                process.stdout.readline()
+            process.kill()
+    values = read_run(event_files(tmp_path), strict=False)
+    steps = [value.step for value in values]
+    assert steps == list(range(len(steps)))
+    assert len(steps) >= 470
+    assert [value.value for value in values] == steps
 
 
 def test_a_forgotten_writer_keeps_its_records(tmp_path: Path) -> None:

@@ -366,22 +366,29 @@ class SummaryWriter:
         self._add([values.text(tag, text_string)], global_step, walltime)
 
     def add_graph(
-        self, model: Any, input_to_model: Any = None, verbose: bool = False, use_strict_trace: bool = True
+        self,
+        model: Any,
+        input_to_model: Any = None,
+        verbose: bool = False,
+        use_strict_trace: bool = True,
+        *,
+        tag: str | None = None,
     ) -> None:
-        """Write the graph of the run.
+        """Write the graph of the run, or another one beside it.
 
         Args:
           model: a `hr.Graph`, a `hr.Session` or a `hr.Trainer`; or a function of tensors, such as a `hr.layers.Module`.
           input_to_model: for a function, an array, or a tuple of them, like those that it is to be applied to.
           verbose: print the graph too.
           use_strict_trace: taken for PyTorch's sake.
+          tag: None for the graph of the run; else the name by which TensorBoard offers this one.
         Raises:
           InvalidArgumentError: the model is a function and `input_to_model` is missing, or is nothing of these.
         """
         graph = _graph_of(model, input_to_model)
         if verbose:
             print("\n".join(map(repr, graph.operations)))  # noqa: T201  # asked for
-        self._writer.graph(graph)
+        self._writer.graph(graph, tag=tag)
 
     def add_run_metadata(self, trace: hr.Trace, tag: str, graph: hr.Graph | None = None) -> None:
         """Write what traced steps took, see `EventWriter.run_metadata`."""

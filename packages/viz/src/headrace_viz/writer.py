@@ -29,6 +29,7 @@ from headrace_viz.graph_view import graph_view
 from headrace_viz.proto.event_pb2 import Summary
 from headrace_viz.run_metadata import run_metadata
 from headrace_viz.storage import folder_of
+from headrace_viz.values import tagged_graph
 
 _MAX_REMOTE_FILE_BYTES = 4 * 1024 * 1024
 
@@ -181,17 +182,22 @@ class EventWriter:
         event = summary_event(self._clock() if wall_time is None else wall_time, step, summary)
         self._add(lambda _: event)
 
-    def graph(self, graph: hr.Graph, *, wall_time: float | None = None) -> None:
-        """Write the graph of the run; a later one takes its place.
+    def graph(self, graph: hr.Graph, *, tag: str | None = None, wall_time: float | None = None) -> None:
+        """Write the graph of the run, or another one beside it; a later one takes the place of one of the same tag.
 
-        The values of constants above 1 KB are left out: TensorBoard does not show them.
+        The values of constants are left out: TensorBoard shows none above 1 KB.
 
         Args:
           graph: the graph.
+          tag: None for the graph of the run; else the name by which TensorBoard offers this one, such as "optimised".
           wall_time: seconds since the epoch; by default now.
         Raises:
+          InvalidArgumentError: the tag is no text.
           FailedPreconditionError: the writer is closed, or was made in another process.
         """
+        if tag is not None:
+            self.values([tagged_graph(tag, graph)], 0, wall_time=wall_time)
+            return
         view = graph_view(graph).SerializeToString()
         self._add(lambda now: graph_event(now if wall_time is None else wall_time, view))
 
