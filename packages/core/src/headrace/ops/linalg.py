@@ -9,6 +9,7 @@ from headrace.graph.op_def import InferenceContext, register_op
 from headrace.graph.operation import Tensor
 from headrace.graph.operators import overload_operator
 from headrace.ops.axes import matrix_transpose
+from headrace.ops.complex import conj
 from headrace.ops.einsum import tensordot
 from headrace.ops.factorization import (
     FACTORED,
@@ -226,11 +227,12 @@ def matmul(
     return apply_op("Squeeze", product, squeeze_dims=squeezed) if squeezed else product
 
 
-def cholesky(x: TensorLike, *, name: str | None = None) -> Tensor:
+def cholesky(x: TensorLike, *, upper: bool = False, name: str | None = None) -> Tensor:
     """The lower triangular L with L L* = x.
 
     Args:
       x: floating or complex `[..., n, n]`, positive definite; only the lower triangle is read.
+      upper: give L*, the upper triangular U with U* U = x.
       name: the operation's name.
     Returns:
       The same dtype and shape. The gradient is symmetric, as if both triangles had been read.
@@ -246,7 +248,10 @@ def cholesky(x: TensorLike, *, name: str | None = None) -> Tensor:
       [[2. 0.]
        [1. 2.]]
     """
-    return apply_unary("Cholesky", x, name)
+    if not upper:
+        return apply_unary("Cholesky", x, name)
+    adjoint: Tensor = apply_op("Einsum", [conj(apply_unary("Cholesky", x, None))], equation="...ij->...ji", name=name)
+    return adjoint
 
 
 def inv(x: TensorLike, *, name: str | None = None) -> Tensor:
