@@ -9,12 +9,21 @@ from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import orjson
 import pytest
 
 from headrace import errors
 from headrace_serving.app import create_app, status_code
-from headrace_serving.errors import BadRequestError, RequestTooLargeError, ServableNotFoundError, UnsupportedError
+from headrace_serving.body import decoded, encoded
+from headrace_serving.errors import (
+    BadRequestError,
+    MethodNotAllowedError,
+    RequestTooLargeError,
+    RouteNotFoundError,
+    ServableNotFoundError,
+    UnsupportedError,
+)
 from headrace_serving.repository import ModelRepository, ModelVersion
 from headrace_serving.server import ModelServer
 
@@ -118,8 +127,14 @@ def test_health(client: Client, path: str) -> None:
         ("GET", "/v1/models/nil/metadata", b"", 404, "Servable not found for request: Latest(nil)"),
         ("POST", "/v1/models/half/labels/a:predict", GOOD, 400, "Unrecognized servable version label: a"),
         ("GET", "/", b"", 404, "Not Found: /"),
-        ("GET", "/v2/models/half", b"", 404, "Not Found: /v2/models/half"),
-        ("POST", "/v2/health/live", b"", 404, "Not Found: /v2/health/live"),
+        ("GET", "/v2/model", b"", 404, "Not Found: /v2/model"),
+        ("POST", "/v2/health/live", b"", 405, "Method Not Allowed"),
+        ("GET", "/v2/models/nil", b"", 404, "Request for unknown model: 'nil' is not found"),
+        ("GET", "/v2/models/nil/ready", b"", 404, "Request for unknown model: 'nil' is not found"),
+        ("GET", "/v2/models/half/versions/9", b"", 404, "Request for unknown model: 'half' version 9 is not found"),
+        ("POST", "/v2/models/nil/infer", b"{}", 404, "Request for unknown model: 'nil' is not found"),
+        ("POST", "/v2/models/half/infer", b"", 400, "JSON Parse error: The document is empty"),
+        ("POST", "/v2/models/half/infer", b"{}", 400, "expected 2 inputs but got 0"),
     ],
 )
 def test_errors_are_json_and_the_next_request_passes(
@@ -131,9 +146,114 @@ def test_errors_are_json_and_the_next_request_passes(
     assert client("POST", PREDICT, GOOD).code == 200
 
 
-def test_an_encoding_that_is_not_supported(client: Client) -> None:
-    answer = client("POST", PREDICT, GOOD, content_encoding="br")
+INFER = "/v2/models/half/infer"
+GOOD_INFER = orjson.dumps(
+    {
+        "inputs": [
+            {"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]},
+            {"name": "n", "shape": [1], "datatype": "INT64", "data": [3]},
+        ]
+    }
+)
+
+
+@pytest.mark.parametrize("path", [PREDICT, INFER])
+def test_an_encoding_that_is_not_supported(client: Client, path: str) -> None:
+    answer = client("POST", path, GOOD, content_encoding="br")
     assert (answer.code, answer.json["error"][:20]) == (501, "the Content-Encoding")
+    assert answer.headers[b"accept-encoding"] == b"gzip, deflate"
+
+
+def test_open_inference(client: Client) -> None:
+    answer = client("POST", INFER, GOOD_INFER)
+    assert answer.json == {
+        "model_name": "half",
+        "model_version": "2",
+        "outputs": [
+            {"name": "y", "datatype": "FP32", "shape": [1], "data": [1.5]},
+            {"name": "label", "datatype": "BYTES", "shape": [1], "data": ["30"]},
+        ],
+    }
+    assert answer.headers[b"content-type"] == b"application/json"
+    assert client("POST", "/v2/models/half/versions/2/infer", GOOD_INFER).body == answer.body
+    for encoding in ("gzip", "deflate"):
+        body = encoded(GOOD_INFER, encoding.encode())
+        assert client("POST", INFER, body, content_encoding=encoding).body == answer.body
+
+
+def test_classify_and_regress(make_signature: Callable[..., Any], echo: Callable[..., Any]) -> None:
+    model = echo("float32")
+    inputs = {"x": ("float32", [None])}
+    model.signatures["cls"] = make_signature(inputs, {}, lambda x: {"scores": np.stack([x, 1 - x], 1)})
+    model.signatures["reg"] = make_signature(inputs, {}, lambda x: {"outputs": x * 2})
+    client = Client(create_app(ModelServer(ModelRepository([ModelVersion("m", 1, model)]))))
+    answer = client("POST", "/v1/models/m:classify", b'{"signature_name": "cls", "examples": [{"x": 0.25}]}')
+    assert (answer.code, answer.json) == (200, {"results": [[["", 0.25], ["", 0.75]]]})
+    answer = client("POST", "/v1/models/m/versions/1:regress", b'{"signature_name": "reg", "examples": [{"x": 2}]}')
+    assert (answer.code, answer.json) == (200, {"results": [4.0]})
+    answer = client("POST", "/v1/models/m:regress", b'{"examples": [{"x": 2}]}')
+    assert (answer.code, answer.json["error"].split("\n")[0]) == (400, "the signature does not regress")
+
+
+def test_tensorflow_routes_compress_only_if_told(echo: Callable[..., Any]) -> None:
+    body = orjson.dumps({"instances": [1.5] * 1000})
+    for gzip_too in (False, True):
+        server = ModelServer(ModelRepository([ModelVersion("m", 1, echo("float32"))]))
+        answer = Client(create_app(server, gzip=gzip_too))("POST", "/v1/models/m:predict", body, accept_encoding="gzip")
+        assert answer.headers.get(b"content-encoding") == (b"gzip" if gzip_too else None)
+        assert orjson.loads(gzip.decompress(answer.body) if gzip_too else answer.body) == {"predictions": [1.5] * 1000}
+
+
+def test_open_inference_metadata(client: Client) -> None:
+    assert client("GET", "/v2").json["extensions"] == ["binary_tensor_data"]
+    assert client("GET", "/v2/models").json == {"models": ["half"]}
+    assert client("GET", "/v2/models/half/ready").json == {"name": "half", "ready": True}
+    assert client("GET", "/v2/models/half").json == {
+        "name": "half",
+        "versions": ["2"],
+        "platform": "headrace_savedmodel",
+        "inputs": [
+            {"name": "x", "datatype": "FP32", "shape": [-1, 2]},
+            {"name": "n", "datatype": "INT64", "shape": [-1]},
+        ],
+        "outputs": [
+            {"name": "y", "datatype": "FP32", "shape": [-1]},
+            {"name": "label", "datatype": "BYTES", "shape": [-1]},
+        ],
+    }
+
+
+@pytest.mark.parametrize("encoding", ["", "gzip", "deflate"])
+def test_binary_tensors_compressed_or_not(echo: Callable[..., Any], encoding: str) -> None:
+    client = Client(create_app(ModelServer(ModelRepository([ModelVersion("m", 1, echo("float32"))]))))
+    x = np.arange(5000, dtype=np.float32)
+    entry = {"name": "x", "shape": [5000], "datatype": "FP32", "parameters": {"binary_data_size": x.nbytes}}
+    head = orjson.dumps({"inputs": [entry], "parameters": {"binary_data_output": True}})
+    body = head + x.tobytes()
+    answer = client(
+        "POST",
+        "/v2/models/m/infer",
+        encoded(body, encoding.encode()) if encoding else body,
+        content_encoding=encoding,
+        accept_encoding=encoding,
+        inference_header_content_length=str(len(head)),
+    )
+    assert answer.headers[b"content-type"] == b"application/octet-stream"
+    assert answer.headers.get(b"content-encoding", b"") == encoding.encode()
+    plain = decoded(answer.body, encoding.encode(), 1_000_000)
+    length = int(answer.headers[b"inference-header-content-length"])
+    assert orjson.loads(plain[:length])["outputs"][0]["parameters"] == {"binary_data_size": x.nbytes}
+    assert plain[length:] == x.tobytes()
+
+
+@pytest.mark.parametrize("length", ["-1", "x", "9" * 30, ""])
+def test_a_header_that_is_no_length(client: Client, length: str) -> None:
+    answer = client("POST", INFER, GOOD_INFER, inference_header_content_length=length)
+    assert (answer.code, answer.json["error"][:59]) == (
+        400,
+        "the header Inference-Header-Content-Length is no length\n  e",
+    )
+    assert client("POST", INFER, GOOD_INFER).code == 200
 
 
 def test_a_failure_is_500_logged_and_told(
@@ -173,6 +293,8 @@ def test_a_fault_of_the_server_is_500_too(
         (errors.AlreadyExistsError("x"), 409),
         (errors.AbortedError("x"), 409),
         (RequestTooLargeError("x"), 413),
+        (MethodNotAllowedError("x"), 405),
+        (RouteNotFoundError("x"), 404),
         (errors.CancelledError("x"), 499),
         (errors.InternalError("x"), 500),
         (errors.DataLossError("x"), 500),

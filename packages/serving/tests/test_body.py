@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from headrace_serving.body import decoded, read_body
-from headrace_serving.errors import BadRequestError, RequestTooLargeError, UnsupportedError
+from headrace_serving.body import accepted_encoding, decoded, encoded, read_body
+from headrace_serving.errors import BadRequestError, EncodingError, RequestTooLargeError
 
 
 def _read(messages: list[MutableMapping[str, Any]], limit: int, **headers: str) -> bytes:
@@ -76,6 +76,30 @@ def test_what_is_no_gzip(body: bytes, got: str) -> None:
 
 def test_other_encodings() -> None:
     with pytest.raises(
-        UnsupportedError, match=r"Content-Encoding of the request is not supported\n.*gzip or identity\n.*br"
+        EncodingError, match=r"Content-Encoding of the request is not supported\n.*gzip, deflate or identity\n.*br"
     ):
         decoded(b"abc", b"br", 1000)
+
+
+@pytest.mark.parametrize("encoding", [b"gzip", b"deflate"])
+def test_both_encodings_both_ways(encoding: bytes) -> None:
+    assert decoded(encoded(b"abc" * 100, encoding), encoding, 300) == b"abc" * 100
+    with pytest.raises(RequestTooLargeError, match=rf"bytes of {encoding.decode()} that inflate to more"):
+        decoded(encoded(b"\0" * 1001, encoding), encoding, 1000)
+
+
+@pytest.mark.parametrize(
+    ("header", "encoding"),
+    [
+        (b"", None),
+        (b"br, *", None),
+        (b"gzip", b"gzip"),
+        (b"Deflate", b"deflate"),
+        (b"gzip, deflate, br", b"gzip"),
+        (b"gzip;q=0.3, deflate; q=0.7", b"deflate"),
+        (b"gzip;q=0", None),
+        (b"gzip;q=x", None),
+    ],
+)
+def test_what_a_client_accepts(header: bytes, encoding: bytes | None) -> None:
+    assert accepted_encoding(header) == encoding

@@ -80,3 +80,11 @@ def test_long_values_are_shown_in_part() -> None:
 )
 def test_type_names(value: bool | float | str | None, name: str) -> None:
     assert re.fullmatch(name, json_type(value))
+
+
+def test_without_tokens_and_trailing_text() -> None:
+    assert parse_json(b"[1] \n", tokens=False, trailing=False) == [1]
+    with pytest.raises(BadRequestError, match="JSON Parse error: -Infinity is no JSON number"):
+        parse_json(b"[-Infinity]", tokens=False)
+    with pytest.raises(BadRequestError, match="JSON Parse error: Extra data at offset: 5"):
+        parse_json(b"[NaN] x", trailing=False)

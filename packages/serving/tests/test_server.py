@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import orjson
@@ -16,7 +16,8 @@ from hypothesis.extra import numpy as hnp
 
 from headrace.errors import FeedError, InternalError
 from headrace.types import Array, DType, Shape, TensorSpec, as_dtype
-from headrace_serving.errors import ServableNotFoundError
+from headrace_serving.datatypes import datatype_of, tensor_to_bytes
+from headrace_serving.errors import BadRequestError, ServableNotFoundError
 from headrace_serving.json_tensor import dump_json, tensor_to_json
 from headrace_serving.json_value import parse_json
 from headrace_serving.repository import ModelRepository, ModelSpec, ModelVersion
@@ -123,18 +124,49 @@ class ReverseModel:
     signatures: dict[str, Reverse]
 
 
+def test_strict_json(echo: Callable[..., Any]) -> None:
+    repository = ModelRepository([ModelVersion("m", 1, echo("float32"))])
+    strict = ModelServer(repository, strict_json=True)
+    with pytest.raises(BadRequestError, match="JSON Parse error: NaN is no JSON number"):
+        strict.predict(ModelSpec("m"), b'{"inputs": [NaN]}')
+    body = b'{"instances": [1e39, 1]}'
+    assert ModelServer(repository).predict(ModelSpec("m"), body) == b'{"predictions":[Infinity,1.0]}'
+    assert strict.predict(ModelSpec("m"), body) == b'{"predictions":[null,1.0]}'
+
+
+def infer_body(x: Array, *, binary: bool) -> tuple[bytes, int]:
+    """Make an infer request of one input; the body and the length of its JSON."""
+    entry = {"name": "x", "shape": list(x.shape), "datatype": datatype_of(as_dtype(x.dtype))}
+    if binary:
+        raw = tensor_to_bytes(x)
+        head = dump_json({"inputs": [entry | {"parameters": {"binary_data_size": len(raw)}}]} | BINARY_OUTPUT)
+        return head + raw, len(head)
+    body = dump_json({"inputs": [entry | {"data": tensor_to_json("x", x)}]})
+    return body, len(body)
+
+
+BINARY_OUTPUT = {"parameters": {"binary_data_output": True}}
+
+
 @given(
     st.sampled_from(["float32", "float64", "int32", "int64", "uint64", "bool"]).flatmap(
         lambda dtype: hnp.arrays(dtype, hnp.array_shapes(max_dims=3, max_side=4))
     )
 )
-def test_rows_columns_and_the_model_itself_agree(x: Array) -> None:
+def test_S11_rows_columns_json_binary_and_the_model_itself_agree(x: Array) -> None:
     model = ReverseModel({"serving_default": Reverse(as_dtype(x.dtype))})
     server = ModelServer(ModelRepository([ModelVersion("m", 1, model)]))
     document = tensor_to_json("x", x)
     by_row = parse_json(server.predict(ModelSpec("m"), dump_json({"instances": document})))
     by_column = parse_json(server.predict(ModelSpec("m"), dump_json({"inputs": {"x": document}})))
+    open_json = parse_json(server.infer(ModelSpec("m"), *infer_body(x, binary=False)).body)
+    binary = server.infer(ModelSpec("m"), *infer_body(x, binary=True))
     assert isinstance(by_row, dict)
     assert isinstance(by_column, dict)
+    assert isinstance(open_json, dict)
+    expected = model.signatures["serving_default"](x=x)["x"]
     for answer in (by_row["predictions"], by_column["outputs"]):
-        np.testing.assert_array_equal(np.array(answer, x.dtype), x[::-1], strict=True)
+        np.testing.assert_array_equal(np.array(answer, x.dtype), expected, strict=True)
+    (output,) = cast(list[Any], open_json["outputs"])
+    np.testing.assert_array_equal(np.array(output["data"], x.dtype).reshape(output["shape"]), expected, strict=True)
+    assert binary.body[binary.json_bytes :] == expected.tobytes()  # the bits of NaN as well

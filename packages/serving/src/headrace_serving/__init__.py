@@ -5,8 +5,11 @@ from __future__ import annotations
 from headrace_serving.app import create_app
 from headrace_serving.errors import (
     BadRequestError,
+    EncodingError,
+    MethodNotAllowedError,
     ModelFolderError,
     RequestTooLargeError,
+    RouteNotFoundError,
     ServableNotFoundError,
     UnsupportedError,
 )
@@ -15,12 +18,15 @@ from headrace_serving.server import ModelServer
 
 __all__ = [
     "BadRequestError",
+    "EncodingError",
+    "MethodNotAllowedError",
     "ModelFolderError",
     "ModelRepository",
     "ModelServer",
     "ModelSpec",
     "ModelVersion",
     "RequestTooLargeError",
+    "RouteNotFoundError",
     "ServableNotFoundError",
     "UnsupportedError",
     "create_app",

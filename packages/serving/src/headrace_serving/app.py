@@ -1,15 +1,19 @@
 """The HTTP adapter: a FastAPI application around a `ModelServer`.
 
-FastAPI carries the health routes. TensorFlow Serving's routes stay out of its routing and validation, which cost
-several times what a small prediction does: they are one ASGI callable that answers whatever no other route takes, so
-that every answer, to unknown paths as well, has the protocol's form.
+The routes of both protocols stay out of FastAPI's routing and validation, which cost several times what a small
+prediction does: they are one ASGI callable that answers whatever no other route takes, so that every answer, to unknown
+paths as well, has the protocol's form. What a request needs beside the model is done in the event loop if its body is
+small, for waking a thread costs more than that; big bodies go to threads of their own, so that they delay nobody.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import ParamSpec, TypeVar
 
 import orjson
 from fastapi import FastAPI, Response
@@ -29,18 +33,29 @@ from headrace.errors import (
     UnavailableError,
     UnimplementedError,
 )
-from headrace_serving.body import decoded, read_body
-from headrace_serving.errors import RequestTooLargeError
-from headrace_serving.server import ModelServer
-from headrace_serving.urls import Call, Method, is_v1, parse_url
+from headrace_serving.body import accepted_encoding, decoded, encoded, read_body
+from headrace_serving.errors import BadRequestError, EncodingError, MethodNotAllowedError, RequestTooLargeError
+from headrace_serving.execution import Executor, Outputs, ThreadExecutor
+from headrace_serving.json_tensor import dump_json
+from headrace_serving.server import ModelServer, Prepared
+from headrace_serving.urls import Call, Method, parse_url
 
 __all__ = ["DEFAULT_MAX_REQUEST_BYTES", "create_app", "status_code"]
 
 _log = logging.getLogger(__name__)
 
+P = ParamSpec("P")
+R = TypeVar("R")
+Headers = dict[bytes, bytes]
+
 DEFAULT_MAX_REQUEST_BYTES = 64 << 20
+_INLINE_BYTES = 16 << 10
+_WORTH_ENCODING_BYTES = 1 << 10
+_JSON_BYTES = b"inference-header-content-length"
+_LONGEST_LENGTH = 18
 _STATUS_CODES: tuple[tuple[type[HeadraceError], int], ...] = (
     (RequestTooLargeError, 413),
+    (MethodNotAllowedError, 405),
     (NotFoundError, 404),
     (UnimplementedError, 501),
     (AlreadyExistsError, 409),
@@ -66,13 +81,20 @@ def status_code(error: HeadraceError) -> int:
     return next((code for kind, code in _STATUS_CODES if isinstance(error, kind)), 500)
 
 
-def create_app(server: ModelServer, *, max_request_bytes: int = DEFAULT_MAX_REQUEST_BYTES, threads: int = 8) -> FastAPI:
+def create_app(
+    server: ModelServer,
+    *,
+    max_request_bytes: int = DEFAULT_MAX_REQUEST_BYTES,
+    threads: int = 8,
+    gzip: bool = False,
+) -> FastAPI:
     """Return the ASGI application that serves a `ModelServer` over HTTP.
 
     Args:
       server: what answers.
       max_request_bytes: limit on a request's body, before and after inflating.
       threads: how many predictions may be computed at once.
+      gzip: compress answers of TensorFlow Serving's routes too for clients that accept it; it never does.
 
     Example:
       >>> from headrace_serving import ModelRepository, ModelServer
@@ -80,62 +102,114 @@ def create_app(server: ModelServer, *, max_request_bytes: int = DEFAULT_MAX_REQU
       'Headrace model server'
     """
     app = FastAPI(title="Headrace model server", openapi_url=None, redirect_slashes=False)
-
-    @app.get("/v2/health/live")
-    async def live() -> Response:
-        """Answer that the process is there."""
-        return _json_response(200, {"live": True, "ready": True})
-
-    @app.get("/v2/health/ready")
-    async def ready() -> Response:
-        """Answer that every model is loaded: they are before the server listens."""
-        return _json_response(200, {"live": True, "ready": True})
-
-    app.router.routes.append(Route("/{path:path}", _Everything(server, max_request_bytes, threads)))
+    app.router.routes.append(
+        Route("/{path:path}", _Everything(server, max_request_bytes, ThreadExecutor(threads), gzip=gzip))
+    )
     return app
 
 
 class _Everything:
-    """The ASGI callable for TensorFlow Serving's routes and for paths that nobody knows."""
+    """The ASGI callable for the routes of both protocols and for paths that nobody knows."""
 
-    def __init__(self, server: ModelServer, max_request_bytes: int, threads: int) -> None:
+    def __init__(self, server: ModelServer, max_request_bytes: int, executor: Executor, *, gzip: bool) -> None:
+        self._gzip = gzip
         self._server = server
         self._max_request_bytes = max_request_bytes
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="headrace-serving")
+        self._executor = executor
+        self._json = ThreadPoolExecutor(2, thread_name_prefix="headrace-serving-json")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path = scope["raw_path"].decode("latin-1")
-        if not is_v1(path):
-            response = _json_response(404, {"error": f"Not Found: {path}"})
-        else:
-            response = await self._respond(scope, receive, path)
+        response = await self._respond(scope, receive, scope["raw_path"].decode("latin-1"))
         await response(scope, receive, send)
 
     async def _respond(self, scope: Scope, receive: Receive, path: str) -> Response:
         try:
-            call = parse_url(scope["method"], path)
-            return Response(await self._answer(call, scope, receive), media_type="application/json")
+            return await self._answer(parse_url(scope["method"], path), scope, receive)
         except HeadraceError as error:
             code = status_code(error)
             if code >= 500:
                 _log.error("%s %s failed", scope["method"], path, exc_info=error)
-            return _json_response(code, {"error": _encodable(str(error))})
+            return _error_response(error, code)
         except Exception as error:
             _log.error("%s %s failed", scope["method"], path, exc_info=error)
             return _json_response(500, {"error": f"internal error: {type(error).__name__}; the server's log has more"})
 
-    async def _answer(self, call: Call, scope: Scope, receive: Receive) -> bytes:
-        if call.method is Method.STATUS:
-            return self._server.status(call.spec)
-        if call.method is Method.METADATA:
-            return self._server.metadata(call.spec)
+    async def _answer(self, call: Call, scope: Scope, receive: Receive) -> Response:
         headers = dict(scope["headers"])
-        body = await read_body(receive, headers, self._max_request_bytes)
-        encoding = headers.get(b"content-encoding", b"")
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._predict, call, body, encoding)
+        match call.method:
+            case Method.PREDICT | Method.CLASSIFY | Method.REGRESS | Method.INFER:
+                return await self._computed(call, headers, await read_body(receive, headers, self._max_request_bytes))
+            case Method.STATUS:
+                body = self._server.status(call.spec)
+            case Method.METADATA:
+                body = self._server.metadata(call.spec)
+            case Method.SERVER_METADATA:
+                body = self._server.server_metadata()
+            case Method.MODEL_NAMES:
+                body = self._server.model_names()
+            case Method.MODEL_METADATA:
+                body = self._server.model_metadata(call.spec)
+            case Method.MODEL_READY:
+                body = self._server.model_ready(call.spec)
+            case _:
+                body = dump_json({"live": True, "ready": True})
+        return Response(body, media_type="application/json")
 
-    def _predict(self, call: Call, body: bytes, encoding: bytes) -> bytes:
-        return self._server.predict(call.spec, decoded(body, encoding, self._max_request_bytes))
+    async def _computed(self, call: Call, headers: Headers, body: bytes) -> Response:
+        prepared = await self._off_loop(len(body), self._prepare, call, headers, body)
+        outputs = await asyncio.wrap_future(self._executor.submit(prepared.work))
+        size = sum(output.nbytes for output in outputs.values())
+        return await self._off_loop(size, self._finish, call, headers, prepared, outputs)
+
+    async def _off_loop(self, size: int, function: Callable[P, R], *arguments: P.args, **named: P.kwargs) -> R:
+        """Call a function here if it has little to do, which is faster than waking a thread; else on a thread."""
+        if size <= _INLINE_BYTES:
+            return function(*arguments, **named)
+        return await asyncio.get_running_loop().run_in_executor(self._json, partial(function, *arguments, **named))
+
+    def _prepare(self, call: Call, headers: Headers, body: bytes) -> Prepared:
+        plain = decoded(body, headers.get(b"content-encoding", b""), self._max_request_bytes)
+        if call.method is Method.PREDICT:
+            return self._server.prepare_predict(call.spec, plain)
+        if call.method is Method.CLASSIFY:
+            return self._server.prepare_classify(call.spec, plain)
+        if call.method is Method.REGRESS:
+            return self._server.prepare_regress(call.spec, plain)
+        return self._server.prepare_infer(call.spec, plain, _json_bytes(headers))
+
+    def _finish(self, call: Call, headers: Headers, prepared: Prepared, outputs: Outputs) -> Response:
+        answer = prepared.finish(outputs)
+        extra = {} if answer.json_bytes is None else {_JSON_BYTES.decode(): str(answer.json_bytes)}
+        body, encoding = answer.body, accepted_encoding(headers.get(b"accept-encoding", b""))
+        if encoding is not None and (self._gzip or call.method is Method.INFER) and len(body) >= _WORTH_ENCODING_BYTES:
+            body = encoded(body, encoding)
+            extra["content-encoding"] = encoding.decode()
+        return Response(
+            body,
+            headers=extra,
+            media_type="application/octet-stream" if extra.get(_JSON_BYTES.decode()) else "application/json",
+        )
+
+
+def _json_bytes(headers: Headers) -> int | None:
+    text = headers.get(_JSON_BYTES)
+    if text is None:
+        return None
+    if not text.isdigit() or len(text) > _LONGEST_LENGTH:
+        raise BadRequestError(
+            "the header Inference-Header-Content-Length is no length",
+            expected="a number of bytes",
+            got=text[:100].decode("latin-1"),
+            hint="it counts the bytes of the JSON document, before any compression",
+        )
+    return int(text)
+
+
+def _error_response(error: HeadraceError, code: int) -> Response:
+    response = _json_response(code, {"error": _encodable(str(error))})
+    if isinstance(error, EncodingError):
+        response.headers["accept-encoding"] = "gzip, deflate"
+    return response
 
 
 def _json_response(code: int, document: object) -> Response:

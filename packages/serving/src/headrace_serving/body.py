@@ -6,9 +6,10 @@ import zlib
 
 from starlette.types import Receive
 
-from headrace_serving.errors import BadRequestError, RequestTooLargeError, UnsupportedError
+from headrace_serving.errors import BadRequestError, EncodingError, RequestTooLargeError
 
-_GZIP_WINDOW = 16 + zlib.MAX_WBITS  # 16: expect gzip's header
+_WINDOWS = {b"gzip": 16 + zlib.MAX_WBITS, b"deflate": zlib.MAX_WBITS}  # 16: gzip's header instead of zlib's
+_LEVEL = 1  # the fastest: tensors hardly get smaller with more effort
 
 
 async def read_body(receive: Receive, headers: dict[bytes, bytes], limit: int) -> bytes:
@@ -50,40 +51,67 @@ def decoded(body: bytes, encoding: bytes, limit: int) -> bytes:
 
     Args:
       body: as it was sent.
-      encoding: value of the header; gzip is inflated, identity and empty mean the body itself.
+      encoding: value of the header; gzip and deflate are inflated, identity and empty mean the body itself.
       limit: most bytes to inflate to.
     Raises:
-      BadRequestError: the body is no gzip, or damaged.
+      BadRequestError: the body is not so encoded, or damaged.
       RequestTooLargeError: it inflates to more than the limit; no more than that is held.
-      UnsupportedError: another encoding.
+      EncodingError: another encoding.
     """
     name = encoding.strip().lower()
     if name in (b"", b"identity"):
         return body
-    if name != b"gzip":
-        shown = name.decode("latin-1")
-        raise UnsupportedError(
+    if name not in _WINDOWS:
+        raise EncodingError(
             "the Content-Encoding of the request is not supported",
-            expected="gzip or identity",
-            got=shown,
+            expected="gzip, deflate or identity",
+            got=name.decode("latin-1"),
             hint="send the body as it is",
         )
-    inflater = zlib.decompressobj(_GZIP_WINDOW)
+    inflater = zlib.decompressobj(_WINDOWS[name])
     try:
         inflated = inflater.decompress(body, limit + 1)
     except zlib.error as error:
-        raise _damaged(str(error)) from error
+        raise _damaged(name.decode(), str(error)) from error
     if len(inflated) > limit:
-        raise _too_large(limit, f"{len(body)} bytes of gzip that inflate to more")
+        raise _too_large(limit, f"{len(body)} bytes of {name.decode()} that inflate to more")
     if not inflater.eof:
-        raise _damaged("it ends too early")
+        raise _damaged(name.decode(), "it ends too early")
     return inflated
 
 
-def _damaged(got: str) -> BadRequestError:
+def encoded(body: bytes, encoding: bytes) -> bytes:
+    """Return a body compressed by gzip or deflate.
+
+    Example:
+      >>> decoded(encoded(b"abc", b"deflate"), b"deflate", 3)
+      b'abc'
+    """
+    deflater = zlib.compressobj(_LEVEL, wbits=_WINDOWS[encoding])
+    return deflater.compress(body) + deflater.flush()
+
+
+def accepted_encoding(header: bytes) -> bytes | None:
+    """Return gzip or deflate, whichever the value of an Accept-Encoding header likes better; None for neither.
+
+    Example:
+      >>> accepted_encoding(b"deflate;q=0.5, gzip")
+      b'gzip'
+    """
+    weights: dict[bytes, float] = {}
+    for item in header.lower().split(b","):
+        name, _, parameter = item.partition(b";")
+        try:
+            weights[name.strip()] = float(parameter.partition(b"q=")[2] or 1)
+        except ValueError:
+            weights[name.strip()] = 0
+    return max((name for name in _WINDOWS if weights.get(name, 0) > 0), key=lambda name: weights[name], default=None)
+
+
+def _damaged(encoding: str, got: str) -> BadRequestError:
     return BadRequestError(
-        "cannot inflate the gzip body",
-        expected="one whole gzip stream",
+        f"cannot inflate the {encoding} body",
+        expected=f"one whole {encoding} stream",
         got=got,
         hint="compress the body, or leave out the header Content-Encoding",
     )

@@ -50,8 +50,18 @@ def _folders(context: click.Context, parameter: click.Parameter, values: tuple[s
     type=click.IntRange(1),
     help="Longest body of a request.",
 )
+@click.option("--gzip", is_flag=True, help="Compress the answers of /v1 too, for clients that accept it.")
+@click.option("--strict-json", is_flag=True, help="Write null for NaN and infinities, and refuse them as bare tokens.")
 @click.option("--json", "as_json", is_flag=True, help="Print where the server listens as one line of JSON.")
-def serve(folders: dict[str, Path], host: str, port: int, max_request_bytes: int, as_json: bool) -> None:
+def serve(
+    folders: dict[str, Path],
+    host: str,
+    port: int,
+    max_request_bytes: int,
+    gzip: bool,
+    strict_json: bool,
+    as_json: bool,
+) -> None:
     r"""Serve exported models over HTTP by TensorFlow Serving's routes.
 
     \b
@@ -65,7 +75,7 @@ def serve(folders: dict[str, Path], host: str, port: int, max_request_bytes: int
         listener = listen(host, port)
     except (HeadraceError, OSError) as error:
         raise click.ClickException(str(error)) from error
-    app = create_app(ModelServer(repository), max_request_bytes=max_request_bytes)
+    app = create_app(ModelServer(repository, strict_json=strict_json), max_request_bytes=max_request_bytes, gzip=gzip)
     run(app, listener, lambda: click.echo(_announcement(repository, listener, as_json=as_json)))
 
 

@@ -2,11 +2,14 @@
 
     HeadraceError
     ├── InvalidArgumentError
-    │   └── BadRequestError        a URL, body or tensor that breaks a rule of the protocol
+    │   ├── BadRequestError        a URL, body or tensor that breaks a rule of the protocol
+    │   └── MethodNotAllowedError  a path that has no such HTTP method
     ├── NotFoundError
-    │   └── ServableNotFoundError  no such model, or no such version of it
+    │   ├── ServableNotFoundError  no such model, or no such version of it
+    │   └── RouteNotFoundError     no such path
     ├── UnimplementedError
-    │   └── UnsupportedError       a documented case of the protocol that is not supported
+    │   ├── UnsupportedError       a documented case of the protocol that is not supported
+    │   └── EncodingError          a Content-Encoding that is not supported
     ├── RequestTooLargeError       a body above the limit
     └── FailedPreconditionError
         └── ModelFolderError       a folder that holds no model that can be served
@@ -27,8 +30,11 @@ from headrace.errors import (
 
 __all__ = [
     "BadRequestError",
+    "EncodingError",
+    "MethodNotAllowedError",
     "ModelFolderError",
     "RequestTooLargeError",
+    "RouteNotFoundError",
     "ServableNotFoundError",
     "UnsupportedError",
 ]
@@ -44,6 +50,18 @@ class ServableNotFoundError(NotFoundError):
 
 class UnsupportedError(UnimplementedError):
     """A documented case of the protocol that is not supported."""
+
+
+class EncodingError(UnimplementedError):
+    """A Content-Encoding that is not supported."""
+
+
+class RouteNotFoundError(NotFoundError):
+    """No such path."""
+
+
+class MethodNotAllowedError(InvalidArgumentError):
+    """A path that has no such HTTP method."""
 
 
 class RequestTooLargeError(HeadraceError):

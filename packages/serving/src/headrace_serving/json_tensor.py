@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import orjson
@@ -21,13 +21,13 @@ from headrace_serving.model import Array, type_name
 
 _MAX_RANK = 32
 _BYTES_SUFFIX = "_bytes"
-_JSON_TYPES: dict[str, frozenset[type]] = {
+JSON_TYPES: dict[str, frozenset[type]] = {
     **dict.fromkeys(["float32", "float64"], frozenset([int, float])),
     **dict.fromkeys(["int8", "int16", "int32", "int64", "uint8", "uint32", "uint64"], frozenset([int])),
     "bool": frozenset([bool]),
     "string": frozenset([str, dict]),
 }
-"""What the JSON parser may give for an element of each dtype. The other dtypes have no JSON form."""
+"""What the JSON parser may give for an element of each dtype. TensorFlow Serving has no JSON for the others."""
 
 
 def tensor_from_json(value: JsonValue, dtype: hr.DType) -> Array:
@@ -42,14 +42,27 @@ def tensor_from_json(value: JsonValue, dtype: hr.DType) -> Array:
       BadRequestError: ragged lists, elements of the wrong type, integers beyond the dtype, or bad base64.
       UnsupportedError: the dtype has no JSON form.
     """
-    shape, elements = _flatten(value)
-    allowed = _JSON_TYPES.get(dtype.name)
+    shape, elements = flatten(value)
+    allowed = JSON_TYPES.get(dtype.name)
     if allowed is None:
         first = show(elements[0]) if elements else "[]"
         raise UnsupportedError(f"Conversion of JSON Value: {first} to type: {type_name(dtype)}")
+    return array_from_elements(elements, dtype, allowed).reshape(shape)
+
+
+def array_from_elements(elements: Sequence[JsonValue], dtype: hr.DType, allowed: frozenset[type]) -> Array:
+    """Return the vector of some elements.
+
+    Args:
+      elements: what the JSON parser gave.
+      dtype: the element type that the signature asks for.
+      allowed: which types the elements may have.
+    Raises:
+      BadRequestError: an element has another type, or cannot be a value of the dtype.
+    """
     if not allowed.issuperset(map(type, elements)):
         raise _type_error(next(element for element in elements if type(element) not in allowed), dtype)
-    return _array(elements, dtype).reshape(shape)
+    return _array(elements, dtype)
 
 
 def is_base64_object(value: JsonValue) -> bool:
@@ -57,8 +70,12 @@ def is_base64_object(value: JsonValue) -> bool:
     return isinstance(value, dict) and len(value) == 1 and isinstance(value.get("b64"), str)
 
 
-def _flatten(value: JsonValue) -> tuple[list[int], Sequence[JsonValue]]:
-    """Return the shape of nested lists and their elements in C order."""
+def flatten(value: JsonValue) -> tuple[list[int], Sequence[JsonValue]]:
+    """Return the shape of nested lists and their elements in C order.
+
+    Raises:
+      BadRequestError: the lists are ragged, or nested too deeply.
+    """
     shape: list[int] = []
     probe = value
     while isinstance(probe, list):
@@ -90,7 +107,7 @@ def _flatten(value: JsonValue) -> tuple[list[int], Sequence[JsonValue]]:
 def _array(elements: Sequence[JsonValue], dtype: hr.DType) -> Array:
     if dtype.name == "string":
         strings = np.empty(len(elements), object)
-        strings[:] = [_string(element) for element in elements]
+        strings[:] = [string_from_json(element) for element in elements]
         return strings
     if dtype.is_floating:
         with np.errstate(over="ignore"):
@@ -103,7 +120,12 @@ def _array(elements: Sequence[JsonValue], dtype: hr.DType) -> Array:
         raise _type_error(next(beyond), dtype) from error
 
 
-def _string(value: JsonValue) -> bytes:
+def string_from_json(value: JsonValue) -> bytes:
+    """Return the bytes of a string, or of base64 in an object.
+
+    Raises:
+      BadRequestError: it is neither, bad base64, or has no UTF-8.
+    """
     if isinstance(value, str):
         try:
             return value.encode()
@@ -123,7 +145,9 @@ def _type_error(value: JsonValue, dtype: hr.DType) -> BadRequestError:
     )
 
 
-def tensor_to_json(alias: str, tensor: Array) -> object:
+def tensor_to_json(
+    alias: str, tensor: Array, json_types: Mapping[str, frozenset[type]] = JSON_TYPES, *, strict: bool = False
+) -> object:
     """Return what `orjson.dumps(..., option=OPT_SERIALIZE_NUMPY)` writes as the tensor.
 
     Floats have the fewest digits that give the same value of their own type again. NaN and infinities become the bare
@@ -132,16 +156,18 @@ def tensor_to_json(alias: str, tensor: Array) -> object:
     Args:
       alias: name of the output; strings of one whose name ends in `_bytes` are written in base64.
       tensor: any shape.
+      json_types: the dtypes that have a JSON form.
+      strict: leave null where values are not finite.
     Raises:
       BadRequestError: the dtype has no JSON form, or a string is not UTF-8 and the output not marked as bytes.
     """
     dtype = hr.as_dtype(tensor.dtype)
-    if dtype.name not in _JSON_TYPES:
+    if dtype.name not in json_types:
         raise _unwritable(dtype)
     if dtype.name == "string":
         write = _base64_object if alias.endswith(_BYTES_SUFFIX) else _text
         return _map_nested(write, tensor)
-    if dtype.is_floating and not np.isfinite(tensor).all():
+    if dtype.is_floating and not strict and not np.isfinite(tensor).all():
         return orjson.Fragment(_with_tokens(tensor))
     return _plain(tensor)
 

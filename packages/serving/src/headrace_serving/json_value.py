@@ -21,11 +21,13 @@ _SHOWN_CHARACTERS = 256
 _TYPE_NAMES = {type(None): "Null", int: "Number", float: "Number", str: "String", list: "Array", dict: "Object"}
 
 
-def parse_json(body: bytes) -> JsonValue:
+def parse_json(body: bytes, *, tokens: bool = True, trailing: bool = True) -> JsonValue:
     """Parse a document.
 
     Args:
       body: UTF-8 text.
+      tokens: whether the bare tokens `NaN`, `Infinity` and `-Infinity` are numbers, instead of errors.
+      trailing: whether what follows the document is ignored, instead of an error.
     Raises:
       BadRequestError: empty, no JSON, nested more than some 1000 deep, or with a number that no float64 holds.
     """
@@ -34,15 +36,17 @@ def parse_json(body: bytes) -> JsonValue:
     try:
         parsed: JsonValue = orjson.loads(body)
     except orjson.JSONDecodeError:
-        parsed = _parse_tolerantly(body)
+        parsed = _parse_tolerantly(body, _DECODER if tokens else _STRICT_DECODER, trailing=trailing)
     return parsed
 
 
-def _parse_tolerantly(body: bytes) -> JsonValue:
+def _parse_tolerantly(body: bytes, decoder: json.JSONDecoder, *, trailing: bool) -> JsonValue:
     try:
         text = body.decode("utf-8-sig").lstrip(" \t\r\n")
         parsed: JsonValue
-        parsed, _ = _DECODER.raw_decode(text)
+        parsed, end = decoder.raw_decode(text)
+        if not trailing and text[end:].strip(" \t\r\n"):
+            raise BadRequestError(f"JSON Parse error: Extra data at offset: {end}")
     except json.JSONDecodeError as error:
         if not text:
             raise BadRequestError("JSON Parse error: The document is empty") from error
@@ -68,7 +72,12 @@ def _integer(digits: str) -> int | float:
     return number if -(2**63) <= number < 2**64 else float(number)
 
 
+def _refuse_token(token: str) -> float:
+    raise BadRequestError(f"JSON Parse error: {token} is no JSON number")
+
+
 _DECODER = json.JSONDecoder(parse_float=_finite, parse_int=_integer)
+_STRICT_DECODER = json.JSONDecoder(parse_float=_finite, parse_int=_integer, parse_constant=_refuse_token)
 
 
 def show(value: JsonValue) -> str:

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 import headrace as hr
 from headrace.graph.proto.types_pb2 import DataType
+from headrace_serving.errors import BadRequestError
+
+DEFAULT_SIGNATURE = "serving_default"
 
 Array = NDArray[np.generic]
 """A tensor's value; strings are an object array of bytes."""
@@ -70,3 +73,35 @@ def type_name(dtype: hr.DType) -> str:
       'float'
     """
     return DataType.Name(dtype.number).removeprefix("DT_").lower()
+
+
+def find_signature(name: str, signatures: Mapping[str, Signature]) -> tuple[str, Signature]:
+    """Return a signature by its name, and the name itself; the empty name means `serving_default`.
+
+    Raises:
+      BadRequestError: there is none of this name.
+    """
+    found = signatures.get(name or DEFAULT_SIGNATURE)
+    if found is None:
+        raise BadRequestError(
+            f'Serving signature name: "{name or DEFAULT_SIGNATURE}" not found in signature def',
+            expected="one of: " + ", ".join(sorted(signatures)),
+            got=name or DEFAULT_SIGNATURE,
+            hint="choose one by 'signature_name'; GET .../metadata describes them",
+        )
+    return name or DEFAULT_SIGNATURE, found
+
+
+def check_shape(alias: str, tensor: Array, info: TensorInfo) -> None:
+    """Check that a signature allows a tensor's shape.
+
+    Raises:
+      BadRequestError: it does not.
+    """
+    if not info.shape.is_compatible_with(hr.Shape(tensor.shape)):
+        raise BadRequestError(
+            f"Input '{alias}' has a shape that the signature does not allow",
+            expected=str(info.shape),
+            got=str(hr.Shape(tensor.shape)),
+            hint="GET .../metadata tells the shapes that each input may have",
+        )

@@ -1,16 +1,44 @@
-"""The server without a transport: what each call answers, as bytes of JSON. Adapters put it on HTTP."""
+"""The server without a transport: what each call answers, as bytes. Adapters put it on HTTP."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Protocol
 
 import headrace as hr
-from headrace.errors import HeadraceError, InternalError
 from headrace.graph.proto.types_pb2 import DataType
+from headrace_serving.datatypes import datatype_of
+from headrace_serving.errors import ServableNotFoundError
+from headrace_serving.examples import format_classify, format_regress, parse_examples
+from headrace_serving.execution import Outputs, Work, call_signature
+from headrace_serving.infer import InferAnswer, format_infer, parse_infer
 from headrace_serving.json_tensor import dump_json
-from headrace_serving.model import Array, Signature, TensorInfo
+from headrace_serving.model import Model, Signature, TensorInfo, find_signature
 from headrace_serving.predict import format_predict, parse_predict
 from headrace_serving.repository import ModelRepository, ModelSpec, ModelVersion
+
+_EXTENSIONS = ("binary_tensor_data",)
+
+
+class _FormatExamples(Protocol):
+    def __call__(self, outputs: Outputs, count: int, *, strict: bool) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A request that is right, ready to be computed.
+
+    Attributes:
+      work: what is to be computed.
+      finish: turns the outputs into the answer.
+      timeout: seconds that the client grants; None for the server's own limit.
+    """
+
+    work: Work
+    finish: Callable[[Outputs], InferAnswer]
+    timeout: float | None = None
 
 
 class ModelServer:
@@ -18,6 +46,7 @@ class ModelServer:
 
     Args:
       repository: the models.
+      strict_json: refuse the bare tokens `NaN` and `Infinity`, and write null instead of them.
 
     Example:
       >>> server = ModelServer(ModelRepository([]))
@@ -25,11 +54,12 @@ class ModelServer:
       []
     """
 
-    def __init__(self, repository: ModelRepository) -> None:
+    def __init__(self, repository: ModelRepository, *, strict_json: bool = False) -> None:
         self.repository = repository
+        self._strict = strict_json
 
     def predict(self, spec: ModelSpec, body: bytes) -> bytes:
-        """Answer a predict request.
+        """Answer a predict request of TensorFlow Serving.
 
         Args:
           spec: which model.
@@ -39,9 +69,66 @@ class ModelServer:
           BadRequestError: the body breaks a rule.
           HeadraceError: the model refuses the values or fails.
         """
+        return _compute(self.prepare_predict(spec, body)).body
+
+    def infer(self, spec: ModelSpec, body: bytes, json_bytes: int | None = None) -> InferAnswer:
+        """Answer an infer request of the Open Inference Protocol.
+
+        Args:
+          spec: which model.
+          body: JSON, and raw tensors after it.
+          json_bytes: length of the JSON; None if it is the whole body; 0 if the body is the only input's raw bytes.
+        Raises:
+          ServableNotFoundError: no such model or version.
+          BadRequestError: the body breaks a rule.
+          HeadraceError: the model refuses the values or fails.
+        """
+        return _compute(self.prepare_infer(spec, body, json_bytes))
+
+    def classify(self, spec: ModelSpec, body: bytes) -> bytes:
+        """Answer a classify request of TensorFlow Serving; arguments and errors as `predict` has them."""
+        return _compute(self.prepare_classify(spec, body)).body
+
+    def regress(self, spec: ModelSpec, body: bytes) -> bytes:
+        """Answer a regress request of TensorFlow Serving; arguments and errors as `predict` has them."""
+        return _compute(self.prepare_regress(spec, body)).body
+
+    def prepare_predict(self, spec: ModelSpec, body: bytes) -> Prepared:
+        """Check a predict request; arguments and errors as `predict` has them."""
         _, model = self.repository.resolve(spec)
-        request = parse_predict(body, model.signatures)
-        return format_predict(_call(request.signature, request.inputs), by_row=request.by_row)
+        request = parse_predict(body, model.signatures, strict=self._strict)
+
+        def finish(outputs: Outputs) -> InferAnswer:
+            return InferAnswer(format_predict(outputs, by_row=request.by_row, strict=self._strict), None)
+
+        return Prepared(Work(request.signature, request.inputs), finish)
+
+    def prepare_classify(self, spec: ModelSpec, body: bytes) -> Prepared:
+        """Check a classify request; arguments and errors as `predict` has them."""
+        return self._prepare_examples(spec, body, format_classify)
+
+    def prepare_regress(self, spec: ModelSpec, body: bytes) -> Prepared:
+        """Check a regress request; arguments and errors as `predict` has them."""
+        return self._prepare_examples(spec, body, format_regress)
+
+    def _prepare_examples(self, spec: ModelSpec, body: bytes, form: _FormatExamples) -> Prepared:
+        _, model = self.repository.resolve(spec)
+        request = parse_examples(body, model.signatures, strict=self._strict)
+
+        def finish(outputs: Outputs) -> InferAnswer:
+            return InferAnswer(form(outputs, request.count, strict=self._strict), None)
+
+        return Prepared(Work(request.signature, request.inputs), finish)
+
+    def prepare_infer(self, spec: ModelSpec, body: bytes, json_bytes: int | None = None) -> Prepared:
+        """Check an infer request; arguments and errors as `infer` has them."""
+        version, model = self._resolve(spec)
+        request = parse_infer(body, json_bytes, model.signatures, strict=self._strict)
+
+        def finish(outputs: Outputs) -> InferAnswer:
+            return format_infer(version.name, version.number, request, outputs, strict=self._strict)
+
+        return Prepared(Work(request.signature, request.inputs, request.priority), finish, request.timeout)
 
     def status(self, spec: ModelSpec) -> bytes:
         """Answer which versions a model has, newest first, and their states.
@@ -52,7 +139,7 @@ class ModelServer:
         return dump_json({"model_version_status": [_status(version) for version in self.repository.versions(spec)]})
 
     def metadata(self, spec: ModelSpec) -> bytes:
-        """Answer the signatures of a model.
+        """Answer the signatures of a model, as TensorFlow Serving describes them.
 
         Raises:
           ServableNotFoundError: no such model or version.
@@ -66,19 +153,59 @@ class ModelServer:
             }
         )
 
+    def server_metadata(self) -> bytes:
+        """Answer the server's name, version and extensions of the Open Inference Protocol."""
+        version = metadata.version("headrace-serving")
+        return dump_json({"name": "headrace-serving", "version": version, "extensions": _EXTENSIONS})
 
-def _call(signature: Signature, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
-    try:
-        return signature(**inputs)
-    except HeadraceError:
-        raise
-    except Exception as error:
-        raise InternalError(
-            "the model failed",
-            expected="an answer, or an error that tells what is wrong with the inputs",
-            got=f"{type(error).__name__}: {error}",
-            hint="please report it with the model",
-        ) from error
+    def model_names(self) -> bytes:
+        """Answer the names of all models."""
+        return dump_json({"models": self.repository.names})
+
+    def model_metadata(self, spec: ModelSpec) -> bytes:
+        """Answer the inputs and outputs of a model's `serving_default`, as the Open Inference Protocol describes them.
+
+        Raises:
+          ServableNotFoundError: no such model or version.
+          BadRequestError: the model has no such signature.
+          UnsupportedError: an element type has no name in the protocol.
+        """
+        version, model = self._resolve(spec)
+        _, signature = find_signature("", model.signatures)
+        loaded = [other for other in self.repository.versions(ModelSpec(spec.name)) if other.model is not None]
+        return dump_json(
+            {
+                "name": version.name,
+                "versions": [str(other.number) for other in reversed(loaded)],
+                "platform": "headrace_savedmodel",
+                "inputs": _described(signature.inputs),
+                "outputs": _described(signature.outputs),
+            }
+        )
+
+    def model_ready(self, spec: ModelSpec) -> bytes:
+        """Answer that a model answers.
+
+        Raises:
+          ServableNotFoundError: it does not.
+        """
+        version, _ = self._resolve(spec)
+        return dump_json({"name": version.name, "ready": True})
+
+    def _resolve(self, spec: ModelSpec) -> tuple[ModelVersion, Model]:
+        try:
+            return self.repository.resolve(spec)
+        except ServableNotFoundError as error:
+            version = "" if spec.version is None else f" version {spec.version}"
+            raise ServableNotFoundError(
+                f"Request for unknown model: '{spec.name}'{version} is not found",
+                expected=", ".join(self.repository.names) or "a model; none is loaded",
+                got=spec.name,
+            ) from error
+
+
+def _compute(prepared: Prepared) -> InferAnswer:
+    return prepared.finish(call_signature(prepared.work.signature, prepared.work.inputs))
 
 
 def _status(version: ModelVersion) -> dict[str, object]:
@@ -106,3 +233,15 @@ def _tensor_info(info: TensorInfo) -> dict[str, object]:
 def _shape(shape: hr.Shape) -> dict[str, object]:
     sizes = ["-1" if size is None else str(size) for size in shape.dims or ()]
     return {"dim": [{"size": size, "name": ""} for size in sizes], "unknown_rank": shape.dims is None}
+
+
+def _described(infos: Mapping[str, TensorInfo]) -> list[dict[str, object]]:
+    return [
+        {
+            "name": alias,
+            "datatype": datatype_of(info.dtype),
+            # The protocol has no word for an unknown rank; one unknown size is what clients take as anything.
+            "shape": [-1] if info.shape.dims is None else [-1 if size is None else size for size in info.shape.dims],
+        }
+        for alias, info in infos.items()
+    ]

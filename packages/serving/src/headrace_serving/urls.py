@@ -1,4 +1,4 @@
-"""TensorFlow Serving's URLs: which call a method and path mean. Pure."""
+"""The URLs of both protocols: which call a method and path mean. Pure."""
 
 from __future__ import annotations
 
@@ -7,33 +7,51 @@ from dataclasses import dataclass
 from enum import Enum
 from urllib.parse import unquote
 
-from headrace_serving.errors import BadRequestError
+from headrace_serving.errors import BadRequestError, MethodNotAllowedError, RouteNotFoundError
 from headrace_serving.repository import MAX_VERSION, ModelSpec
 
 _VERSION = r"(?:/versions/(?P<version>[0-9]+)|/labels/(?P<label>[^/:]+))?"
-_POST = re.compile(rf"/v1/models/(?P<model>[^/:]+){_VERSION}:predict", re.IGNORECASE)
+_POST = re.compile(rf"/v1/models/(?P<model>[^/:]+){_VERSION}:(?P<method>classify|regress|predict)", re.IGNORECASE)
 _GET = re.compile(rf"/v1/models(?:/(?P<model>[^/:]+))?{_VERSION}(?P<metadata>/metadata)?", re.IGNORECASE)
 
 
 class Method(Enum):
-    """What a client asks of a model."""
+    """What a client asks of the server or of a model."""
 
     PREDICT = "predict"
+    CLASSIFY = "classify"
+    REGRESS = "regress"
     STATUS = "status"
     METADATA = "metadata"
+    SERVER_LIVE = "server live"
+    SERVER_READY = "server ready"
+    SERVER_METADATA = "server metadata"
+    MODEL_NAMES = "model names"
+    MODEL_READY = "model ready"
+    MODEL_METADATA = "model metadata"
+    INFER = "infer"
+
+
+_OPEN_ROUTES: tuple[tuple[str, re.Pattern[str], Method], ...] = tuple(
+    (verb, re.compile(pattern.replace("MODEL", r"(?P<model>[^/]+)(?:/versions/(?P<version>[^/]+))?")), method)
+    for verb, pattern, method in (
+        ("POST", "/v2/models/MODEL/infer", Method.INFER),
+        ("GET", "/v2/health/live", Method.SERVER_LIVE),
+        ("GET", "/v2/health/ready", Method.SERVER_READY),
+        ("GET", "/v2/?", Method.SERVER_METADATA),
+        ("GET", "/v2/models", Method.MODEL_NAMES),
+        ("GET", "/v2/models/MODEL", Method.MODEL_METADATA),
+        ("GET", "/v2/models/MODEL/ready", Method.MODEL_READY),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call and the model that it is about."""
+    """A call and the model that it is about; of no name where it is about the server."""
 
     method: Method
     spec: ModelSpec
-
-
-def is_v1(path: str) -> bool:
-    """Return whether a path belongs to TensorFlow Serving's routes."""
-    return re.match(r"/v1(/|$)", path, re.IGNORECASE) is not None
 
 
 def parse_url(verb: str, path: str) -> Call:
@@ -45,12 +63,25 @@ def parse_url(verb: str, path: str) -> Call:
       verb: HTTP method.
       path: the path as the client sent it, still percent-encoded, without the query.
     Raises:
-      BadRequestError: no such call.
+      BadRequestError: no such call among TensorFlow Serving's, or a version that is no number.
+      RouteNotFoundError: no such path.
+      MethodNotAllowedError: a path of the Open Inference Protocol by another method.
 
     Example:
       >>> parse_url("GET", "/v1/models/half/versions/7").spec.version
       7
+      >>> parse_url("POST", "/v2/models/half/infer").method
+      <Method.INFER: 'infer'>
     """
+    start = path[:4].lower()
+    if start in ("/v1", "/v1/"):
+        return _tensorflow_call(verb, path)
+    if start in ("/v2", "/v2/"):
+        return _open_call(verb, path)
+    raise RouteNotFoundError(f"Not Found: {path}")
+
+
+def _tensorflow_call(verb: str, path: str) -> Call:
     match = {"GET": _GET, "POST": _POST}[verb].fullmatch(path) if verb in ("GET", "POST") else None
     if match is None:
         raise BadRequestError(f"Malformed request: {verb} {path}")
@@ -60,13 +91,28 @@ def parse_url(verb: str, path: str) -> Call:
     label = parts["label"]
     spec = ModelSpec(unquote(parts["model"]), _version(parts["version"]), None if label is None else unquote(label))
     if verb == "POST":
-        return Call(Method.PREDICT, spec)
+        return Call(Method(parts["method"].lower()), spec)
     return Call(Method.METADATA if parts["metadata"] else Method.STATUS, spec)
+
+
+def _open_call(verb: str, path: str) -> Call:
+    known = False
+    for route_verb, pattern, method in _OPEN_ROUTES:
+        match = pattern.fullmatch(path)
+        if match is None:
+            continue
+        known = True
+        if verb == route_verb:
+            parts = match.groupdict()
+            return Call(method, ModelSpec(unquote(parts.get("model") or ""), _version(parts.get("version"))))
+    if known:
+        raise MethodNotAllowedError("Method Not Allowed")
+    raise RouteNotFoundError(f"Not Found: {path}")
 
 
 def _version(digits: str | None) -> int | None:
     if digits is None:
         return None
-    if len(digits) > 40 or int(digits) > MAX_VERSION:
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > 40 or int(digits) > MAX_VERSION:
         raise BadRequestError(f"Failed to convert version: {digits[:40]} to numeric.")
     return int(digits)
