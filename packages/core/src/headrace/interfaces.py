@@ -59,8 +59,8 @@ class VariableStorage(Protocol):
     def update(self, change: Callable[[Array], Array | None]) -> None:
         """Apply `change` to the value under the variable's lock.
 
-        `change` gets an array that nobody else sees and either writes to it and returns None, or returns the new value.
-        If it raises, the variable keeps its old value.
+        `change` gets an array that nobody else sees and either writes to it and returns None, or returns the new value,
+        of which a copy is kept. If it raises before it writes, the variable keeps its old value.
         """
 
     def destroy(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import tracemalloc
+import types
 
 import numpy as np
 import pytest
@@ -243,3 +244,19 @@ def test_a_false_static_shape_is_found_in_the_first_step() -> None:
     session, x, y = _session(build)
     with pytest.raises(hr.errors.InvalidArgumentError, match="wrong shape"):
         session.run(y, feeds={x: np.ones(4)})
+
+
+def test_a_backend_of_another_interface_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Old(NumpyBackend):
+        name = "old"
+        interface_version = 0
+
+    entry = types.SimpleNamespace(name="old", load=lambda: Old)
+    monkeypatch.setattr("headrace.plan.plan.metadata.entry_points", lambda group: [entry])
+    monkeypatch.setattr("headrace.plan.plan._loaded", {})
+    with pytest.raises(
+        hr.errors.UnavailableError, match="backend 'old' does not fit(.|\n)*interface version 1(.|\n)*upgrade"
+    ):
+        find_backend("auto")
+    Old.interface_version = 1
+    assert sorted(backends()) == ["numpy", "old"]

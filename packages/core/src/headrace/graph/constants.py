@@ -47,7 +47,7 @@ def write_constants(path: Path, constants: Mapping[str, Array]) -> None:
         file.write(struct.pack("<Q", len(header)))
         file.write(header)
         for value in constants.values():
-            file.write(np.ascontiguousarray(value).data.cast("B") if value.size else b"")
+            file.write(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
 
 
 def read_constants(path: Path) -> dict[str, Array]:

@@ -142,6 +142,7 @@ class OpDef:
 
 _registry: dict[str, OpDef] = {}
 _lock = threading.Lock()
+_loading = threading.RLock()
 _plugins_loaded = False
 
 ENTRY_POINT_GROUP = "headrace.ops"
@@ -278,11 +279,12 @@ def op_defs() -> Iterator[OpDef]:
 def _load_plugins() -> None:
     """Import the modules that installed packages name in the entry-point group, once."""
     global _plugins_loaded
-    if _plugins_loaded:
-        return
-    _plugins_loaded = True
-    for entry in metadata.entry_points(group=ENTRY_POINT_GROUP):
-        entry.load()
+    with _loading:  # another thread waits; a package that asks for an operation while it is loaded does not
+        if _plugins_loaded:
+            return
+        _plugins_loaded = True
+        for entry in metadata.entry_points(group=ENTRY_POINT_GROUP):
+            entry.load()
 
 
 def default_attrs(op_def: OpDef) -> dict[str, AttrValue]:

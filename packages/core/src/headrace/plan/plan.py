@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -66,14 +67,16 @@ def compile_plan(
 
 
 _loaded: dict[str, Backend] = {}
+_lock = threading.Lock()
 
 
 def backends() -> dict[str, Backend]:
     """The installed backends by name; `numpy` is always among them."""
-    if not _loaded:
-        _loaded["numpy"] = NumpyBackend()
-        for entry in metadata.entry_points(group=ENTRY_POINT_GROUP):
-            _loaded[entry.name] = _checked(entry.name, entry.load()())
+    with _lock:  # a second thread must not see half of them
+        if not _loaded:
+            entries = metadata.entry_points(group=ENTRY_POINT_GROUP)
+            found = {entry.name: _checked(entry.name, entry.load()()) for entry in entries}
+            _loaded.update(numpy=NumpyBackend(), **found)
     return _loaded
 
 

@@ -62,10 +62,10 @@ class VariableBuffer:
                 raise self._uninitialized()
             target = self._value if _references(self) <= _UNSHARED else self._value.copy()
             replacement = change(target)
-            result = target if replacement is None else replacement
             if replacement is not None:
-                self.check(result)
-            self._value = result
+                self.check(replacement)
+                target = np.array(replacement)  # it may be memory of a step, or of the caller
+            self._value = target
 
     def destroy(self) -> None:
         """Forget the value."""

@@ -1,0 +1,62 @@
+"""Variables and other objects of a session."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+import headrace as hr
+from headrace.runtime.resources import ResourceManager, VariableBuffer
+
+
+def _buffer() -> VariableBuffer:
+    return ResourceManager().variable("", "v", hr.float32, hr.Shape([2]))
+
+
+def test_before_the_first_assignment_nothing_can_be_read_or_changed() -> None:
+    buffer = _buffer()
+    for use in (buffer.read, lambda: buffer.update(lambda old: old)):
+        with pytest.raises(hr.errors.FailedPreconditionError, match="'v' has no value yet(.|\\n)*write_variables"):
+            use()
+    assert repr(buffer) == "<variable 'v' float32[2], uninitialised>"
+    buffer.assign(np.ones(2, np.float32))
+    assert repr(buffer) == "<variable 'v' float32[2], initialised>"
+
+
+def test_a_new_value_given_by_an_update_is_copied_and_must_fit() -> None:
+    buffer = _buffer()
+    buffer.assign(np.ones(2, np.float32))
+    given = np.full(2, 5, np.float32)
+    buffer.update(lambda old: given)
+    given[:] = 9
+    assert buffer.read().tolist() == [5, 5]
+    for wrong, error in ((np.ones(3, np.float32), hr.errors.ShapeError), (np.ones(2), hr.errors.DTypeError)):
+        with pytest.raises(error, match="'v' cannot take the value"):
+            buffer.update(lambda old, wrong=wrong: wrong)
+    assert buffer.read().tolist() == [5, 5]
+
+
+def test_who_holds_a_value_or_a_view_of_it_keeps_it() -> None:
+    buffer = _buffer()
+    buffer.assign(np.ones(2, np.float32))
+    held, view = buffer.read(), buffer.read()[::-1]
+    buffer.update(lambda value: value.__iadd__(1))
+    buffer.assign(np.full(2, 7, np.float32))
+    assert (held.tolist(), view.tolist(), buffer.read().tolist()) == ([1, 1], [1, 1], [7, 7])
+
+
+def test_new_variables_get_names_of_their_own_from_any_number_of_threads() -> None:
+    manager = ResourceManager()
+    names: list[str] = []
+
+    def work() -> None:
+        names.extend(manager.new_variable("", "w", hr.float32, hr.Shape([])).name for _ in range(100))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(names)) == 400
