@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import tracemalloc
+import types
 
 import numpy as np
 import pytest
@@ -593,3 +594,19 @@ def test_ten_thousand_steps_leave_the_memory_as_it_is() -> None:
     finally:
         tracemalloc.stop()
     assert grown < 100_000  # bytes, most of them tracemalloc's own; a graph kept per update would be 500,000
+
+
+def test_a_target_that_this_version_does_not_support_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = types.SimpleNamespace(name="grpc")
+    monkeypatch.setattr("headrace.session.metadata.entry_points", lambda group: [entry])
+    with pytest.raises(hr.errors.NotFoundError, match="'grpc://a:1' is not supported by this version"):
+        hr.Session(hr.Graph(), "grpc://a:1")
+
+
+def test_an_initial_value_that_reads_a_variable_without_one_names_it() -> None:
+    with hr.Graph().as_default() as graph:
+        a = hr.Variable(1.0, name="a")
+        b = hr.Variable(a.read(), name="b")
+        a.initializer = None
+    with pytest.raises(hr.errors.FailedPreconditionError, match="variables without a value: 'a'"):
+        hr.Session(graph).run(b)
