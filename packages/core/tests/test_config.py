@@ -31,3 +31,12 @@ def test_strict_promotion_refuses_to_mix_kinds() -> None:
             for call in (lambda: x * y, lambda: x * 0.5):
                 with pytest.raises(hr.errors.DTypeError, match="strict_promotion|no common dtype"):
                     call()
+
+
+def test_passes_are_given_as_a_sequence() -> None:
+    with pytest.raises(
+        hr.errors.InvalidArgumentError, match=r"passes are a sequence(.|\n)*'fold'(.|\n)*passes=\['fold'\]"
+    ):
+        hr.config(passes="fold")
+    with pytest.raises(hr.errors.InvalidArgumentError, match="the options are wrong(.|\n)*hr.config(.|\n)*'fast'"):
+        hr.Session(hr.Graph(), config="fast")

@@ -257,3 +257,20 @@ def test_an_absolute_name_leaves_the_scopes_and_is_made_unique() -> None:
         names = [hr.Variable(0.0, name="w/slot/").name for _ in range(2)]
     assert names == ["w/slot", "w/slot_1"]
     assert hr.Variable(0.0, name="absolute/in_the_process/").name == "absolute/in_the_process"
+
+
+@pytest.mark.parametrize("name", ["ü b", 5, "/"])
+def test_a_name_that_no_graph_can_hold_is_refused_outside_of_graphs_too(name: object) -> None:
+    with pytest.raises(hr.errors.GraphError, match="characters that graph files cannot hold"):
+        hr.Variable(1.0, name=name)
+
+
+def test_two_variables_of_one_name_and_two_types_are_refused_with_their_place() -> None:
+    with hr.Graph().as_default() as graph:
+        for dtype in (hr.float32, hr.int32):
+            handle = hr.apply_op("VarHandleOp", shared_name="one", dtype=dtype, shape=[], name=f"as_{dtype}")
+            hr.apply_op("VarIsInitializedOp", handle, name=f"asked_{dtype}")
+    with pytest.raises(
+        hr.errors.InvalidArgumentError, match="'one' exists with another type(.|\n)*'as_int32' created at"
+    ):
+        hr.Session(graph).run(["asked_float32:0", "asked_int32:0"])

@@ -72,5 +72,7 @@ def config(**options: Any) -> Config:
         if name not in known:
             raise InvalidArgumentError(f"there is no option '{name}'", expected=known_names(name, known), got=name)
     if "passes" in options:
+        if isinstance(options["passes"], str):
+            raise InvalidArgumentError("passes are a sequence", got=repr(options["passes"]), hint="passes=['fold']")
         options["passes"] = tuple(options["passes"])
     return replace(current_config(), **options)

@@ -110,6 +110,8 @@ class Session:
             raise InvalidArgumentError(
                 "a session runs a graph", expected="hr.Session(graph)", got=repr(graph), hint="graph = hr.Graph()"
             )
+        if not isinstance(config, (Config, type(None))):
+            raise InvalidArgumentError("the options are wrong", expected="hr.config(...)", got=repr(config))
         if target:
             raise _no_such_target(target)
         self.graph = graph

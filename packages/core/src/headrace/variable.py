@@ -23,7 +23,14 @@ from headrace.graph.apply import TensorLike, apply_op, as_array, convert_to_tens
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 from headrace.graph.operators import Operators
-from headrace.graph.scopes import colocate_with, current_graph, has_graph, name_scope, without_control_dependencies
+from headrace.graph.scopes import (
+    check_name,
+    colocate_with,
+    current_graph,
+    has_graph,
+    name_scope,
+    without_control_dependencies,
+)
 from headrace.runtime.resources import PROCESS_CONTAINER, VariableBuffer, process_resources
 from headrace.session import Session
 from headrace.types import Array, DType, DTypeLike, Shape, ShapeLike, TensorSpec, as_dtype, as_shape
@@ -78,7 +85,7 @@ class Variable(Operators):
         elif beside is None and has_graph() and current_graph().effect_order is None:
             self._create_in_graph(initial_value, name or "Variable", wanted, shape)
         else:
-            self._create_in_process(initial_value, (name or "Variable").rstrip("/"), wanted, shape)
+            self._create_in_process(initial_value, name or "Variable", wanted, shape)
 
     def _create_in_graph(self, initial_value: Any, name: str, dtype: DType | None, shape: ShapeLike | None) -> None:
         graph = current_graph()
@@ -101,9 +108,12 @@ class Variable(Operators):
         graph.handles[self] = handle
 
     def _create_in_process(self, initial_value: Any, name: str, dtype: DType | None, shape: ShapeLike | None) -> None:
+        check_name(name)
         value = _evaluate(initial_value, dtype)
         self.spec = TensorSpec(as_dtype(value.dtype), Shape(value.shape) if shape is None else as_shape(shape))
-        self._storage = process_resources().new_variable(PROCESS_CONTAINER, name, self.spec.dtype, self.spec.shape)
+        self._storage = process_resources().new_variable(
+            PROCESS_CONTAINER, name.rstrip("/"), self.spec.dtype, self.spec.shape
+        )
         self.name = self._storage.name
         self._storage.assign(value)
         order = current_graph().effect_order if has_graph() else None

@@ -192,3 +192,52 @@ def test_a_stopped_source_gets_its_partial_derivative() -> None:
         total = hr.gradients(a + b, [a, b])
         partial = hr.gradients(a + b, [a, b], stop_gradients=[a, b])
     assert hr.Session(graph).run([total, partial]) == [[3.0, 1.0], [1.0, 1.0]]
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        (lambda g: None, "gave no sequence(.|\n)*1 gradients(.|\n)*None"),
+        (lambda g: g, "gave no sequence(.|\n)*hr.Tensor"),
+        (lambda g: [1.0], "gave something else than a tensor(.|\n)*gradient of 'x:0'"),
+    ],
+)
+def test_a_rule_that_gives_no_gradients_is_named(result, message: str) -> None:
+    with hr.Graph().as_default():
+        x = hr.placeholder(hr.float32, [], name="x")
+        with hr.gradient_override({"Sin": lambda op, g: result(g)}):
+            y = hr.sin(x)
+        with pytest.raises(hr.errors.GradientError, match=f"gradient rule of Sin {message}"):
+            hr.gradients(y, [x])
+
+
+def test_an_exception_of_a_users_rule_is_kept_and_explained() -> None:
+    with hr.Graph().as_default():
+        x = hr.placeholder(hr.float32, [])
+        with hr.gradient_override({"Sin": lambda op, g: [g / 0]}), hr.gradient_override({"Cos": lambda op, g: {}[g]}):
+            y = hr.cos(x, name="guilty")
+        with pytest.raises(KeyError) as caught:
+            hr.gradients(y, [x])
+    assert any("gradient rule of Cos 'guilty' created at test_backprop.py" in note for note in caught.value.__notes__)
+
+
+def test_tensors_of_two_graphs_have_no_gradient() -> None:
+    with hr.Graph().as_default():
+        foreign = hr.constant(1.0, name="foreign")
+    with hr.Graph().as_default():
+        x = hr.constant(1.0, name="x")
+        y = x * 2.0
+    for arguments in ({"xs": [x, foreign]}, {"xs": [x], "stop_gradients": [foreign]}):
+        with pytest.raises(hr.errors.GraphError, match="'foreign:0' belongs to another graph than 'Mul:0'"):
+            hr.gradients(y, **arguments)
+
+
+def test_the_walk_is_linear_in_depth_and_width() -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [2])
+        deep = x
+        for _ in range(3000):
+            deep = hr.negative(deep)
+        parts = hr.split(hr.add_n([hr.square(x) for _ in range(500)]), 2)  # the second part is not used
+        (dx,) = hr.gradients([deep, parts[0]], [x])
+    assert hr.Session(graph).run(dx, feeds={x: [1.0, 2.0]}).tolist() == [1001.0, 1.0]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
+from headrace.graph.op_def import ArgSpec, OpDef
 
 
 def test_building_runs_no_kernel_and_keeps_order_names_and_the_users_line() -> None:
@@ -264,3 +265,19 @@ def test_what_is_taken_back_leaves_no_trace() -> None:
     assert graph.variables == []
     with pytest.raises(hr.errors.NotFoundError):
         graph.operation("lost")
+
+
+@pytest.mark.parametrize("shapes", [None, hr.Shape([2]), [[2]], [None], 3], ids=str)
+def test_a_shape_function_that_gives_no_shapes_is_named(shapes: object) -> None:
+    definition = OpDef("TestShapes", (), (ArgSpec("y", dtype=hr.float32),), {}, lambda op: shapes)
+    with pytest.raises(hr.errors.InternalError, match="shape function of TestShapes gave no shapes(.|\n)*hr.Shape"):
+        hr.Graph().create_op("TestShapes", op_def=definition)
+
+
+def test_an_exception_of_a_users_shape_function_is_kept_and_explained() -> None:
+    definition = OpDef("TestShapes", (), (), {}, lambda op: op.inputs[0])
+    with pytest.raises(IndexError) as caught:
+        hr.Graph().create_op("TestShapes", op_def=definition, name="guilty")
+    assert any(
+        "shape function of TestShapes 'guilty' created at test_graph.py" in note for note in caught.value.__notes__
+    )

@@ -315,3 +315,28 @@ def test_arguments_and_results_of_functions_in_a_graph_are_fed_and_fetched_like_
         session.run(y, feeds={x: [1, 2]})
     with pytest.raises(hr.errors.GraphError, match=r"'result' marks a result(.|\n)*fetch what it reads, 'Sub:0'"):
         session.run(result, feeds={x: [1, 2], argument: [5, 5]})
+
+
+def test_a_pass_that_gives_no_graph_is_named() -> None:
+    with hr.Graph().as_default() as graph:
+        y = hr.constant(1.0) + 1.0
+
+    def forgetful(graph: hr.Graph) -> None:
+        return None
+
+    with pytest.raises(hr.errors.GraphError, match="pass 'forgetful' gave no graph(.|\n)*None"):
+        hr.Session(graph, config=hr.config(passes=[forgetful])).run(y)
+
+
+def test_an_exception_while_folding_comes_from_the_step_that_needs_the_value() -> None:
+    @hr.register_op("TestFoldRaises", inputs=dict(x="T"), outputs=dict(y="T"))
+    def shape(op):
+        """Raises."""
+        return [op.inputs[0].shape]
+
+    hr.register_kernel("TestFoldRaises")(lambda op, x: {}["mine"])
+    with hr.Graph().as_default() as graph:
+        y = hr.apply_op("TestFoldRaises", hr.constant(1.0), name="guilty")
+    with pytest.raises(KeyError, match="mine") as caught:
+        hr.Session(graph).run(y)
+    assert any("'guilty' created at test_passes.py" in note for note in caught.value.__notes__)

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from headrace.errors import GradientError, InternalError
+from headrace.errors import GradientError, GraphError, InternalError
 from headrace.grad.registry import GradientRule, find_gradient
 from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
 from headrace.graph.operation import Operation, Tensor
@@ -44,6 +44,7 @@ def gradients(
       For each x a Tensor of its shape, `IndexedSlices` where only some rows of a variable get a gradient, or None where
       y does not depend on x differentiably: `explain_gradient(y, x)` says why.
     Raises:
+      GraphError: a tensor belongs to another graph than the first y.
       GradientError: a y is not differentiable by its dtype, or an operation on the way has neither a gradient rule nor
         a
         stated reason for none.
@@ -62,6 +63,13 @@ def gradients(
     if not targets:
         return [None] * len(sources)
     graph = targets[0].graph
+    for item in (*targets, *sources, *stops):
+        if item.graph is not graph:
+            raise GraphError(
+                f"'{item.name}' belongs to another graph than '{targets[0].name}'",
+                where=item.op.location,
+                expected="gradients within one graph",
+            )
     with (
         enter(current_scope() if has_graph() and current_scope().graph is graph else Scope(graph=graph)),
         name_scope(name),
@@ -171,7 +179,13 @@ def _differentiate(op: Operation, collected: _Collected, stops: frozenset[Tensor
     if rule.function is None:
         return
     outputs = [_output_gradient(op, index, gradient, rule) for index, gradient in enumerate(arrived)]
-    results = list(rule.function(op, *outputs))
+    try:
+        results = rule.function(op, *outputs)
+    except Exception as error:
+        error.add_note(f"in the gradient rule of {op.location}")
+        raise
+    if not isinstance(results, (list, tuple)):
+        raise _faulty_rule(op, "no sequence", f"{len(op.inputs)} gradients", repr(results))
     if len(results) != len(op.inputs):
         raise InternalError(
             f"the gradient rule of {op.type} gave {len(results)} gradients for {len(op.inputs)} inputs",
@@ -209,24 +223,20 @@ def _checked(op: Operation, tensor: Tensor, gradient: Gradient) -> Gradient:
     """Catch a faulty rule where it is written, not three operations later."""
     if isinstance(gradient, IndexedSlices):
         return gradient
+    if not isinstance(gradient, Tensor):
+        raise _faulty_rule(op, "something else than a tensor", f"a gradient of '{tensor.name}'", repr(gradient))
     handle = tensor.dtype.kind in ("resource", "variant")
     if not handle and gradient.dtype is not tensor.dtype:
-        raise GradientError(
-            f"the gradient rule of {op.type} gave the wrong dtype",
-            where=op.location,
-            expected=f"{tensor.dtype} for input '{tensor.name}'",
-            got=str(gradient.spec),
-        )
+        raise _faulty_rule(op, "the wrong dtype", f"{tensor.dtype} for input '{tensor.name}'", str(gradient.spec))
     if not handle and not gradient.shape.is_compatible_with(tensor.shape):
-        raise GradientError(
-            f"the gradient rule of {op.type} gave the wrong shape",
-            where=op.location,
-            expected=f"{tensor.shape} for input '{tensor.name}'",
-            got=str(gradient.spec),
-        )
+        raise _faulty_rule(op, "the wrong shape", f"{tensor.shape} for input '{tensor.name}'", str(gradient.spec))
     if not handle and not gradient.shape.is_fully_defined:
         gradient.set_shape(tensor.shape)
     return gradient
+
+
+def _faulty_rule(op: Operation, what: str, expected: str, got: str) -> GradientError:
+    return GradientError(f"the gradient rule of {op.type} gave {what}", where=op.location, expected=expected, got=got)
 
 
 def explain_gradient(y: TensorLike, x: TensorLike) -> str:

@@ -195,6 +195,9 @@ class Graph:
         except HeadraceError as error:
             error.at(place)
             raise
+        except Exception as error:
+            error.add_note(f"in the shape function of {place}")
+            raise
         with self._lock:
             self._check_growth(line, place)
             operation = Operation(
@@ -360,12 +363,17 @@ def _infer_specs(
     """Run the shape function; an error that does not show what it got gets the inputs' specs."""
     dtypes = [dtype for argument in op_def.outputs for dtype in argument.dtypes(attrs)]
     context = _Inference(name.rstrip("/"), op_def.name, attrs, inputs)
+    shapes: Any
     try:
         shapes = op_def.shape_function(context)
     except HeadraceError as error:
         if error.got is None:
             error.got = ", ".join(f"'{tensor.name}' {tensor.spec}" for tensor in inputs) or "no inputs"
         raise
+    if not isinstance(shapes, (list, tuple)) or not all(isinstance(shape, Shape) for shape in shapes):
+        raise InternalError(
+            f"the shape function of {op_def.name} gave no shapes", expected="a list of hr.Shape", got=repr(shapes)
+        )
     if len(shapes) != len(dtypes):
         raise InternalError(f"the shape function of {op_def.name} gave {len(shapes)} shapes for {len(dtypes)} outputs")
     return [TensorSpec(dtype, shape) for dtype, shape in zip(dtypes, shapes, strict=True)]

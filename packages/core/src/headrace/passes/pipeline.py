@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from headrace.config import Config
-from headrace.errors import NotFoundError, known_names
+from headrace.errors import GraphError, NotFoundError, known_names
 from headrace.graph.graph import Graph
 from headrace.graph.verifier import verify_bounded
 from headrace.passes.arithmetic import arithmetic
@@ -28,13 +28,20 @@ def optimize(graph: Graph, config: Config) -> Graph:
       config: its `passes` are names of built-in passes or functions `Graph -> Graph`; `verify` checks each result.
     Raises:
       NotFoundError: a pass of that name does not exist.
-      GraphError: with `verify`, a pass gave a graph that breaks a rule.
+      GraphError: a pass gave no graph or, with `verify`, a graph that breaks a rule.
     """
     for step in _resolve(config.passes):
-        graph = step(graph)
+        given = step(graph)
+        if not isinstance(given, Graph):
+            raise GraphError(f"pass '{_name(step)}' gave no graph", expected="an hr.Graph", got=repr(given))
+        graph = given
         if config.verify:
-            verify_bounded(graph, stage=getattr(step, "__name__", str(step)))
+            verify_bounded(graph, stage=_name(step))
     return graph
+
+
+def _name(step: Pass) -> str:
+    return getattr(step, "__name__", str(step))
 
 
 def _resolve(passes: Sequence[str | Pass]) -> list[Pass]:

@@ -136,16 +136,16 @@ def _check_has_value(tensor: Tensor) -> None:
 def _add_line(
     op: Operation, resources: Resources, numbers: dict[Tensor, int], constants: dict[int, Any], lines: list[_Line]
 ) -> None:
+    inputs = tuple(numbers[tensor] for tensor in op.inputs)
     try:
         kernel = find_kernel(op.type, op.attrs)
+        function = kernel.function if kernel.direct else functools.partial(kernel.function, context_of(op, resources))
+        if kernel.binds_once and all(number in constants for number in inputs):
+            constants[numbers[op.outputs[0]]] = function(*group_inputs(op, [constants[number] for number in inputs]))
+            return
     except HeadraceError as error:
         error.at(op.location)
         raise
-    function = kernel.function if kernel.direct else functools.partial(kernel.function, context_of(op, resources))
-    inputs = tuple(numbers[tensor] for tensor in op.inputs)
-    if kernel.binds_once and all(number in constants for number in inputs):
-        constants[numbers[op.outputs[0]]] = function(*group_inputs(op, [constants[number] for number in inputs]))
-        return
     lines.append(_Line(op, function, kernel, inputs, tuple(numbers[tensor] for tensor in op.outputs)))
 
 
