@@ -17,7 +17,7 @@ from headrace.graph.printer import format_graph
 from headrace.graph.scopes import colocate_with, control_dependencies, device, name_scope
 from headrace.kernels.registry import register_kernel
 from headrace.namespace import __array_api_version__, __array_namespace_info__, e, inf, nan, newaxis, pi
-from headrace.ops import linalg, nn, random, strings
+from headrace.ops import fft, linalg, nn, random, strings
 from headrace.ops.array import (
     full,
     full_like,
@@ -173,6 +173,7 @@ from headrace.ops.segment import (
 from headrace.ops.selection import argwhere, boolean_mask, where
 from headrace.ops.sets import unique_all, unique_counts, unique_inverse, unique_values
 from headrace.ops.sorting import argsort, searchsorted, sort
+from headrace.ops.sparse import SparseTensor
 from headrace.runtime.trace import Trace
 from headrace.session import PendingStep, Session
 from headrace.signature import Signature
@@ -222,6 +223,7 @@ __all__ = [
     "Session",
     "Shape",
     "Signature",
+    "SparseTensor",
     "Tensor",
     "TensorSpec",
     "Trace",
@@ -318,6 +320,7 @@ __all__ = [
     "expm1",
     "export_graph_def",
     "eye",
+    "fft",
     "finfo",
     "flip",
     "float16",
@@ -440,6 +443,7 @@ __all__ = [
     "sort",
     "space_to_batch",
     "space_to_depth",
+    "sparse",
     "sparse_segment_mean",
     "sparse_segment_sum",
     "split",

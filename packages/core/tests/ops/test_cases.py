@@ -61,6 +61,7 @@ _GRADIENT_TESTED_ELSEWHERE = {
     "_Arg",
     "_Retval",
     *("Complex", "Real", "Imag", "Conj", "ComplexAbs", "Angle"),  # tests/grad/test_math.py: by real and imaginary parts
+    *("FFT", "IFFT", "RFFT", "IRFFT"),  # tests/ops/test_fft.py: the same
     "Cholesky",  # tests/grad/test_reduction.py: of symmetric matrices only
 }
 
