@@ -249,6 +249,66 @@ def test_an_error_of_a_callback_names_it() -> None:
     assert trainer.step == 8
 
 
+class FetchGradients(hr.Callback):
+    """Fetches the gradients of every other step."""
+
+    def __init__(self) -> None:
+        self.seen: dict[int, dict[str, Array]] = {}
+        self.spent: list[tuple[int, float, float]] = []
+
+    def fetches(self, trainer: hr.Trainer, step: int) -> Mapping[str, hr.Tensor]:
+        return trainer.gradients if step % 2 == 0 else {}
+
+    def on_step_end(self, trainer: hr.Trainer, step: int, logs: Mapping[str, float]) -> None:
+        self.seen[step] = dict(trainer.fetched)
+        self.spent.append((trainer.batch_examples, trainer.input_seconds, trainer.step_seconds))
+
+
+def test_a_callback_fetches_with_the_step_what_it_wants() -> None:
+    x = np.linspace(-1, 1, 32, dtype=np.float32).reshape(-1, 1)
+    data, fetch, before = hr.data.from_arrays(x, 3 * x + 2).batch(8), FetchGradients(), []
+
+    class Before(hr.Callback):
+        def on_step_end(self, trainer: hr.Trainer, step: int, logs: Mapping[str, float]) -> None:
+            before.append(trainer.session.read_variables())
+
+    trainer = hr.Trainer(
+        hr.layers.Dense(1), "mean_squared_error", hr.optim.SGD(0.5), callbacks=[fetch, Before()], seed=1
+    )
+    trainer.fit(data, progress=False)
+    assert [sorted(seen) for seen in fetch.seen.values()] == [[], sorted(trainer.gradients)] * 2
+    assert len(trainer.gradients) == 2
+    for name, gradient in fetch.seen[4].items():  # plain descent moves by the rate times the gradient
+        np.testing.assert_allclose(before[2][name] - before[3][name], 0.5 * gradient, rtol=1e-5, atol=1e-6)
+    assert [examples for examples, _, _ in fetch.spent] == [8] * 4
+    assert all(waited > 0 and ran > 0 for _, waited, ran in fetch.spent)
+
+
+def test_what_callbacks_fetch_changes_nothing() -> None:
+    x = np.linspace(-1, 1, 32, dtype=np.float32).reshape(-1, 1)
+    data = hr.data.from_arrays(x, 3 * x + 2).batch(8)
+    histories = [
+        hr.Trainer(hr.layers.Dense(1), "mean_squared_error", hr.optim.SGD(0.5), callbacks=callbacks, seed=1).fit(
+            data, 2, progress=False
+        )
+        for callbacks in ([], [FetchGradients()])
+    ]
+    assert histories[0] == histories[1]
+
+
+class FailingFetch(hr.Callback):
+    def fetches(self, trainer: hr.Trainer, step: int) -> Mapping[str, hr.Tensor]:
+        raise LookupError("no such tensor")
+
+
+def test_an_error_of_what_a_callback_wants_names_it() -> None:
+    trainer = classifier(callbacks=[FailingFetch()])
+    with pytest.raises(LookupError, match="no such tensor") as caught:
+        trainer.fit(batches(), progress=False)
+    assert caught.value.__notes__ == ["in callback FailingFetch.fetches"]
+    assert trainer.step == 0
+
+
 class PressCtrlC(hr.Callback):
     def __init__(self, step: int) -> None:
         self.at = step

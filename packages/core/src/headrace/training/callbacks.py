@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import InvalidArgumentError, NotFoundError, known_names
 
 if TYPE_CHECKING:
+    from headrace.graph.operation import Tensor
     from headrace.training.trainer import Trainer
 
 __all__ = ["Callback", "EarlyStopping"]
@@ -17,8 +18,9 @@ __all__ = ["Callback", "EarlyStopping"]
 class Callback:
     """Base class of callbacks; each method does nothing unless a subclass says otherwise.
 
-    A callback may read everything of the trainer (`graph`, `session`, `step`, `epoch`, `dataset`, `history`), call its
-    `stop`, and in `on_fit_begin` its `restore`. An error it raises ends `fit`.
+    A callback may read everything of the trainer (`graph`, `gradients`, `session`, `step`, `epoch`, `dataset`,
+    `history`, and of the last step `fetched`, `batch_examples`, `input_seconds` and `step_seconds`), call its `stop`,
+    and in `on_fit_begin` its `restore`. An error it raises ends `fit`.
 
     Example:
       >>> import headrace as hr
@@ -33,6 +35,18 @@ class Callback:
 
     def on_fit_begin(self, trainer: Trainer) -> None:
         """Called once the graph and the session are there, before the first step."""
+
+    def fetches(self, trainer: Trainer, step: int) -> Mapping[str, Tensor]:
+        """Name tensors of the trainer's graph whose values the coming step is to fetch too, besides loss and metrics.
+
+        Their values are in `trainer.fetched`, by these names, when `on_step_end` is called. Each new set of tensors
+        compiles the step anew, so let it be always the same one, or none in most steps.
+
+        Args:
+          trainer: who calls.
+          step: the number of the coming step, from 1.
+        """
+        return {}
 
     def on_step_end(self, trainer: Trainer, step: int, logs: Mapping[str, float]) -> None:
         """Called after each step.

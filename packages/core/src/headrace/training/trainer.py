@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,10 @@ class Trainer:
         self.epoch = 0
         self.dataset: Dataset | None = None
         self.history: dict[str, list[float]] = {}
+        self.fetched: Mapping[str, Any] = {}
+        self.batch_examples = 0
+        self.input_seconds = 0.0
+        self.step_seconds = 0.0
         self._loss = losses.lookup(loss)
         self._metrics = dict(metric_functions.lookup(metric) for metric in metrics)
         self._running: _Running | None = None
@@ -85,6 +90,11 @@ class Trainer:
     def graph(self) -> hr.Graph:
         """The graph of model, loss, update and metrics."""
         return self._built().parts.graph
+
+    @property
+    def gradients(self) -> Mapping[str, Any]:
+        """The gradients of the loss by the variables' names: tensors, or `IndexedSlices` where few rows have one."""
+        return self._built().parts.gradients
 
     @property
     def session(self) -> hr.Session:
@@ -182,10 +192,15 @@ class Trainer:
         iterator = self._iterator = self._iterator_of(dataset)
         display.start_epoch(self.epoch + 1, last, length, iterator.state()["position"])
         running, means = self._built(), self._means
-        names, train = running.parts.names, running.train
+        names, waiting_since = running.parts.names, time.perf_counter()
         for inputs, labels in iterator:
-            *values, _ = train(inputs, labels)
-            logs = {name: float(value) for name, value in zip(names, values, strict=True)}
+            started = time.perf_counter()
+            wanted = self._wanted()
+            *values, _ = running.train(tuple(wanted.values()))(inputs, labels)
+            self.fetched = dict(zip(wanted, values[len(names) :], strict=True))
+            self.batch_examples, self.input_seconds = len(labels), started - waiting_since
+            self.step_seconds = time.perf_counter() - started
+            logs = {name: float(value) for name, value in zip(names, values, strict=False)}
             means.add(logs, len(labels))
             self.step += 1
             display.step(logs)
@@ -194,6 +209,7 @@ class Trainer:
                 if iterator.state()["position"] < length:
                     return
                 break
+            waiting_since = time.perf_counter()
         logs = means.result()
         if validation is not None:
             logs |= {f"val_{name}": value for name, value in self.evaluate(validation).items()}
@@ -325,13 +341,23 @@ class Trainer:
             )
         return self._running
 
+    def _wanted(self) -> dict[str, hr.Tensor]:
+        """What the callbacks want to be fetched with the coming step."""
+        wanted: dict[str, hr.Tensor] = {}
+        for callback in self.callbacks:
+            wanted |= self._call(callback, "fetches", self.step + 1)
+        return wanted
+
     def _notify(self, event: str, *arguments: Any) -> None:
         for callback in self.callbacks:
-            try:
-                getattr(callback, event)(self, *arguments)
-            except Exception as error:
-                error.add_note(f"in callback {type(callback).__name__}.{event}")
-                raise
+            self._call(callback, event, *arguments)
+
+    def _call(self, callback: Callback, event: str, *arguments: Any) -> Any:
+        try:
+            return getattr(callback, event)(self, *arguments)
+        except Exception as error:
+            error.add_note(f"in callback {type(callback).__name__}.{event}")
+            raise
 
 
 class _Running:
@@ -340,9 +366,19 @@ class _Running:
     def __init__(self, parts: training_graph.TrainingGraph, session: hr.Session) -> None:
         self.parts = parts
         self.session = session
-        self.train = session.make_callable([*parts.measured, parts.train], [parts.inputs, parts.labels])
+        self._train: dict[tuple[hr.Tensor, ...], Callable[..., Any]] = {}
+        self.train(())
         self.evaluate = session.make_callable(list(parts.evaluated), [parts.inputs, parts.labels])
         self.predict = session.make_callable(parts.outputs, [parts.inputs])
+
+    def train(self, extra: tuple[hr.Tensor, ...]) -> Callable[..., Any]:
+        """The update, which returns the measured values, those of `extra`, and nothing more of use."""
+        found = self._train.get(extra)
+        if found is None:
+            parts = self.parts
+            fetches = [*parts.measured, *extra, parts.train]
+            found = self._train[extra] = self.session.make_callable(fetches, [parts.inputs, parts.labels])
+        return found
 
 
 def _check_kind(value: Any, kind: type, what: str, name: str) -> None:

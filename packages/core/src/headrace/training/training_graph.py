@@ -25,6 +25,7 @@ class TrainingGraph:
       labels: placeholder of a batch's labels.
       names: of the values that are measured, "loss" first.
       measured: scalars of a training batch, in the order of `names`.
+      gradients: of the loss, tensors or `IndexedSlices`, by the names of the variables.
       train: the update.
       evaluated: scalars of a batch outside of training, in the order of `names`.
       outputs: the model's outputs outside of training.
@@ -35,6 +36,7 @@ class TrainingGraph:
     labels: hr.Tensor
     names: tuple[str, ...]
     measured: Sequence[hr.Tensor]
+    gradients: Mapping[str, Any]
     train: hr.Operation
     evaluated: Sequence[hr.Tensor]
     outputs: hr.Tensor
@@ -65,11 +67,13 @@ def build(
         )
         with hr.name_scope("training"):
             measured = _measure(measures, labels, model(inputs, training=True))
-        train = optimizer.minimize(measured[0], model.parameters(trainable=True), name="update")
+        pairs = optimizer.compute_gradients(measured[0], model.parameters(trainable=True))
+        train = optimizer.apply_gradients(pairs, name="update")
         with hr.name_scope("evaluation"):
             outputs = model(inputs, training=False)
             evaluated = _measure(measures, labels, outputs)
-    return TrainingGraph(graph, inputs, labels, tuple(measures), measured, train, evaluated, outputs)
+    gradients = {variable.name: gradient for gradient, variable in pairs}
+    return TrainingGraph(graph, inputs, labels, tuple(measures), measured, gradients, train, evaluated, outputs)
 
 
 def _measure(measures: Mapping[str, Measure], labels: hr.Tensor, outputs: hr.Tensor) -> list[hr.Tensor]:
