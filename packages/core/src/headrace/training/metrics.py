@@ -16,7 +16,9 @@ Metric = str | Callable[[Any, Any], Any]
 def _accuracy(labels: Any, outputs: Any) -> Any:
     """Whether the largest output is that of the label: class numbers `[batch]` or probabilities `[batch, classes]`."""
     classes = hr.argmax(labels, axis=-1) if labels.shape.rank == outputs.shape.rank else hr.astype(labels, hr.int64)
-    return hr.astype(hr.equal(hr.astype(hr.argmax(outputs, axis=-1), hr.int64), hr.astype(classes, hr.int64)), hr.float32)
+    return hr.astype(
+        hr.equal(hr.astype(hr.argmax(outputs, axis=-1), hr.int64), hr.astype(classes, hr.int64)), hr.float32
+    )
 
 
 def _mean_absolute_error(labels: Any, outputs: Any) -> Any:
