@@ -25,7 +25,7 @@ from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 from headrace.kernels.philox import PhiloxState, PhiloxStream
 from headrace.runtime.executor import Cancellation
-from headrace.runtime.feeds import check_fed_once, check_feed_names, feed_tensor
+from headrace.runtime.feeds import check_fed_once, check_feed_names, feed_tensor, flat_feeds
 from headrace.runtime.fetches import Fetches, flatten_fetches
 from headrace.runtime.initialization import buffer_of
 from headrace.runtime.resources import ResourceManager, VariableBuffer, process_resources
@@ -142,6 +142,7 @@ class Session:
           FailedPreconditionError: a variable has no value, or the session is closed.
           HeadraceError: an operation failed; the text names it and the line that created it.
         """
+        feeds = flat_feeds(feeds)
         structure, definition = self._define(fetches, feeds)
         values = list(feeds.values()) if feeds else []
         if timeout is None and trace is None:
@@ -155,6 +156,7 @@ class Session:
 
         The fed values are checked and copied before this returns, so the caller may change his arrays.
         """
+        feeds = flat_feeds(feeds)
         structure, definition = self._define(fetches, feeds)
         values = definition.checked_copies(list(feeds.values()) if feeds else [])
         return PendingStep(

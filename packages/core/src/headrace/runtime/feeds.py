@@ -13,7 +13,30 @@ from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 from headrace.types import Array, DType, Shape, as_dtype, string
 
-__all__ = ["check_feed_shape", "feed_converter", "feed_tensor"]
+__all__ = ["check_feed_shape", "feed_converter", "feed_tensor", "flat_feeds"]
+
+
+def flat_feeds(feeds: Mapping[Any, Any] | None) -> Mapping[Any, Any] | None:
+    """Feeds with one key for each tensor: a tuple of tensors, as a sparse tensor is one, is fed as its parts.
+
+    Raises:
+      FeedError: such a tuple gets a value of another number of parts.
+    """
+    if not isinstance(feeds, Mapping) or not any(isinstance(key, tuple) for key in feeds):
+        return feeds
+    flat: dict[Any, Any] = {}
+    for key, value in feeds.items():
+        if not isinstance(key, tuple):
+            flat[key] = value
+            continue
+        if not isinstance(value, (list, tuple)) or len(value) != len(key):
+            raise FeedError(
+                "the value does not have the parts that are fed",
+                expected=f"{len(key)} values, one for each of {', '.join(map(str, key))}",
+                got=f"a {type(value).__name__}",
+            )
+        flat.update(zip(key, value, strict=True))
+    return flat
 
 
 def feed_tensor(graph: Graph, key: Any) -> Tensor:

@@ -1,0 +1,81 @@
+"""Sparse tensors as the user sees them: tuples of dense tensors that are fed and fetched as one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import headrace as hr
+
+_VALUE = hr.SparseTensor(np.array([[0, 2], [1, 0]]), np.array([5.0, 7.0], np.float32), np.array([2, 3]))
+
+
+def test_sparse_tensor_is_fed_and_fetched_as_one() -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.sparse.placeholder(hr.float32, [2, 3])
+        y = hr.sparse.matmul(x, hr.ones([3, 1]))
+    session = hr.Session(graph)
+    fetched, product = session.run([x, y], feeds={x: _VALUE})
+    assert isinstance(fetched, hr.SparseTensor)
+    assert fetched.indices.tolist() == [[0, 2], [1, 0]]
+    assert product.tolist() == [[5], [7]]
+    assert session.run_async(y, feeds={x: tuple(_VALUE)}).result().tolist() == [[5], [7]]
+    assert x.dtype is hr.float32
+    for wrong in ((1, 2), np.zeros(3)):
+        with pytest.raises(hr.errors.FeedError, match="parts that are fed"):
+            session.run(y, feeds={x: wrong})
+
+
+def test_from_dense_and_back() -> None:
+    with hr.Graph().as_default() as graph:
+        dense = hr.constant([[0.0, 1.0, 0.0], [2.0, 0.0, 3.0]])
+        x = hr.sparse.from_dense(dense)
+        again = hr.sparse.to_dense(x)
+        holes = hr.sparse.to_dense(x, np.float32(-1))
+    sparse, back, filled = hr.Session(graph).run([x, again, holes])
+    assert sparse.values.tolist() == [1, 2, 3]
+    assert sparse.shape.tolist() == [2, 3]
+    assert back.tolist() == [[0, 1, 0], [2, 0, 3]]
+    assert filled.tolist() == [[-1, 1, -1], [2, -1, 3]]
+
+
+def test_functions_agree_with_their_dense_counterparts() -> None:
+    rng = np.random.default_rng(4)
+    a, b = (np.where(rng.random((4, 6)) < 0.4, rng.normal(size=(4, 6)), 0) for _ in range(2))
+    with hr.Graph().as_default() as graph:
+        x, y = hr.sparse.from_dense(a), hr.sparse.from_dense(b)
+        parts = hr.sparse.split(x, 2, axis=1)
+        results = {
+            "add": (hr.sparse.to_dense(hr.sparse.add(x, y)), a + b),
+            "add dense": (hr.sparse.add(x, b), a + b),
+            "multiply": (hr.sparse.to_dense(hr.sparse.multiply(x, b[:1])), a * b[:1]),
+            "concat": (hr.sparse.to_dense(hr.sparse.concat([x, y], 1)), np.concatenate([a, b], 1)),
+            "one part": (hr.sparse.to_dense(hr.sparse.concat([x])), a),
+            "split": (hr.sparse.to_dense(hr.sparse.concat(parts, 1)), a),
+            "slice": (hr.sparse.to_dense(hr.sparse.slice(x, [1, 2], [2, 9])), a[1:3, 2:]),
+            "reshape": (hr.sparse.to_dense(hr.sparse.reshape(x, [3, -1])), a.reshape(3, -1)),
+            "sum": (hr.sparse.sum(x), a.sum()),
+            "sum of rows": (hr.sparse.sum(x, 1, keepdims=True), a.sum(1, keepdims=True)),
+            "matmul": (hr.sparse.matmul(x, b, adjoint_b=True), a @ b.T),
+        }
+    values = hr.Session(graph).run({name: tensor for name, (tensor, _) in results.items()})
+    for name, (_, expected) in results.items():
+        np.testing.assert_allclose(values[name], expected, rtol=1e-12, atol=1e-12, err_msg=name)
+
+
+def test_gradient_goes_through_a_chain_of_sparse_operations() -> None:
+    with hr.Graph().as_default() as graph:
+        values = hr.constant([3.0, 1.0, 2.0])
+        x = hr.sparse.reorder(hr.SparseTensor([[1, 0], [0, 0], [0, 1]], values, [2, 2]))
+        filled, _ = hr.sparse.fill_empty_rows(hr.sparse.reshape(x, [4, 1]), 0.0)
+        loss = hr.sum(hr.sparse.to_dense(filled) * np.array([[1.0], [10.0], [100.0], [1000.0]], np.float32))
+        (g,) = hr.gradients(loss, [values])
+    assert hr.Session(graph).run(g).tolist() == [100, 1, 10]
+
+
+def test_complex_sum_has_its_gradient() -> None:
+    with hr.Graph().as_default() as graph:
+        a = hr.constant([1 + 2j, 3j])
+        total = hr.sparse.add(hr.SparseTensor([[0], [2]], a, [3]), hr.SparseTensor([[1], [2]], [1j, 1j], [3]))
+        (g,) = hr.gradients(hr.sum(hr.real(total.values) * [1.0, 2.0, 3.0]), [a])
+    np.testing.assert_array_equal(hr.Session(graph).run(g), [1, 3])
