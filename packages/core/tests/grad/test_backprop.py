@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
+from headrace.grad import registry
 
 
 def _run(*tensors):
@@ -241,3 +242,28 @@ def test_the_walk_is_linear_in_depth_and_width() -> None:
         parts = hr.split(hr.add_n([hr.square(x) for _ in range(500)]), 2)  # the second part is not used
         (dx,) = hr.gradients([deep, parts[0]], [x])
     assert hr.Session(graph).run(dx, feeds={x: [1.0, 2.0]}).tolist() == [1001.0, 1.0]
+
+
+def test_overriding_by_a_rule_that_is_not_there_is_refused() -> None:
+    with (
+        hr.Graph().as_default(),
+        pytest.raises(hr.errors.NotFoundError, match="no gradient rule 'Sine'(.|\n)*Sin"),
+        hr.gradient_override({"Sin": "Sine"}),
+    ):
+        raise AssertionError("entered")
+
+
+def test_rules_given_as_functions_end_with_their_graph() -> None:
+    """D01: a function that is traced again and again must not add to the registry each time."""
+    known = set(registry._registry)
+
+    def rule(op, grad):
+        return [grad]
+
+    with hr.gradient_override({"Sin": rule}), hr.Graph().as_default() as graph:  # also from outside of the graph
+        x = hr.constant(2.0)
+        y = hr.sin(hr.sin(x))
+        (dx,) = hr.gradients(y, [x])
+    assert hr.Session(graph).run(dx) == 1.0
+    assert len(graph.gradient_rules) == 1
+    assert set(registry._registry) == known

@@ -281,3 +281,10 @@ def test_an_exception_of_a_users_shape_function_is_kept_and_explained() -> None:
     assert any(
         "shape function of TestShapes 'guilty' created at test_graph.py" in note for note in caught.value.__notes__
     )
+
+
+def test_a_device_asked_for_outside_of_any_graph_holds_inside_and_that_of_another_graph_does_not() -> None:
+    with hr.device("GPU:0"), hr.Graph().as_default():
+        assert hr.constant(1.0).op.device == "GPU:0"
+        with hr.Graph().as_default(), hr.device("CPU:0"), hr.Graph().as_default():
+            assert hr.constant(1.0).op.device == ""

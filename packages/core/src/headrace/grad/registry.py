@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from headrace.errors import AlreadyExistsError
+from headrace.errors import AlreadyExistsError, NotFoundError, known_names
 from headrace.graph.op_def import find_op_def
 from headrace.graph.operation import Operation
 from headrace.graph.scopes import current_scope, enter
@@ -80,7 +80,9 @@ def _add(op_type: str, rule: GradientRule) -> None:
 def find_gradient(op: Operation) -> GradientRule | None:
     """The rule of an operation: that of the override it was created under, else that of its type; None if unknown."""
     find_op_def(op.type)  # loads the package that adds the operation
-    return _registry.get(op.attrs.get("_gradient_op_type", op.type))
+    name = op.attrs.get("_gradient_op_type", op.type)
+    own: GradientRule | None = op.graph.gradient_rules.get(name)
+    return own or _registry.get(name)
 
 
 def gradient_of_type(op_type: str) -> GradientRule | None:
@@ -94,6 +96,8 @@ def gradient_override(rules: Mapping[str, str | GradientFunction]) -> Iterator[N
 
     Args:
       rules: for each operation type the name of a registered rule, or the rule itself.
+    Raises:
+      NotFoundError: no rule of that name is registered.
 
     Example:
       >>> import headrace as hr
@@ -103,14 +107,11 @@ def gradient_override(rules: Mapping[str, str | GradientFunction]) -> Iterator[N
       ...         y = hr.round(x)
       ...     (dx,) = hr.gradients(y, [x])
     """
-    names: dict[str, str] = {}
+    chosen: dict[str, str | GradientRule] = {}
     for op_type, rule in rules.items():
-        if isinstance(rule, str):
-            names[op_type] = rule
-            continue
-        with _lock:
-            names[op_type] = f"{op_type}Override{len(_registry)}"
-            _registry[names[op_type]] = GradientRule(rule)
+        if isinstance(rule, str) and rule not in _registry:
+            raise NotFoundError(f"there is no gradient rule '{rule}'", expected=known_names(rule, _registry), got=rule)
+        chosen[op_type] = rule if isinstance(rule, str) else GradientRule(rule)
     scope = current_scope()
-    with enter(replace(scope, gradient_override={**scope.gradient_override, **names})):
+    with enter(replace(scope, gradient_override={**scope.gradient_override, **chosen})):
         yield

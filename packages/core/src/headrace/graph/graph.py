@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,8 @@ from headrace.types import Array, Shape, TensorSpec
 
 __all__ = ["Graph"]
 
+_rule_numbers = itertools.count()
+
 GROWTH_LIMIT = 16
 """How often one line may extend a graph between steps before it is taken for a loop that grows the graph."""
 
@@ -36,6 +39,7 @@ class Graph:
 
     Attributes:
       handles: the variables that are used in the graph, each with its handle there.
+      gradient_rules: the rules without a registered name under which operations of the graph were created.
 
     Example:
       >>> import headrace as hr
@@ -54,6 +58,7 @@ class Graph:
         self.extend = extend
         self.effect_order = effect_order
         self.handles: dict[Any, Tensor] = {}
+        self.gradient_rules: dict[str, Any] = {}
         self.library = b""
         self.versions: tuple[int, int] = (0, 0)
         self._operations: list[Operation] = []
@@ -82,8 +87,10 @@ class Graph:
 
     @contextmanager
     def as_default(self) -> Iterator[Graph]:
-        """Let user functions called inside build in this graph."""
-        with enter(Scope(graph=self)):
+        """Let user functions called inside build in this graph, on the device that was asked for outside any graph."""
+        outer = current_scope()
+        kept = outer if outer.graph is None else Scope()
+        with enter(Scope(graph=self, device=kept.device, gradient_override=kept.gradient_override)):
             yield self
 
     def finalize(self) -> None:
@@ -178,7 +185,7 @@ class Graph:
         line = source or user_line()
         requested = check_name(type_name.lstrip("_") if name is None else name)
         if type_name in scope.gradient_override:
-            attrs = {**(attrs or {}), "_gradient_op_type": scope.gradient_override[type_name]}
+            attrs = {**(attrs or {}), "_gradient_op_type": self._name_of_rule(type_name, scope)}
         place = f"{type_name} '{requested.rstrip('/')}' created at {line}"
         inputs = tuple(inputs)
         order = self.effect_order or scope.effect_order
@@ -232,6 +239,19 @@ class Graph:
                 del self._operations[length:]
                 self.handles, self.library, self.versions = handles, library, versions
                 raise
+
+    def _name_of_rule(self, op_type: str, scope: Scope) -> str:
+        """The name of the gradient rule in force for a type; one that has none gets a name that ends with the graph."""
+        rule = scope.gradient_override[op_type]
+        if isinstance(rule, str):
+            return rule
+        with self._lock:
+            for name, known in self.gradient_rules.items():
+                if known is rule:
+                    return name
+            name = f"{op_type}Override{next(_rule_numbers)}"  # no import brings an operation of another one's rule
+            self.gradient_rules[name] = rule
+            return name
 
     def _full_name(self, prefix: str, name: str) -> str:
         absolute = name[:-1] if name.endswith("/") else ""

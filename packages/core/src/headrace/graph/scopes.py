@@ -32,7 +32,7 @@ class Scope:
     control_inputs: tuple[Operation, ...] = ()
     colocation: tuple[str, ...] = ()
     effect_order: EffectOrder | None = None
-    gradient_override: Mapping[str, str] = field(default_factory=dict)
+    gradient_override: Mapping[str, Any] = field(default_factory=dict)
 
 
 _scope: ContextVar[Scope] = ContextVar("headrace_scope", default=Scope())  # noqa: B039  # Scope is immutable
