@@ -1,4 +1,4 @@
-"""Damaged inputs of array operations: an error of ours or a result that fits its static shape, never anything else."""
+"""Damaged inputs: an error of ours or a result that fits its static shape, never anything else."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from headrace.graph.op_def import lookup_op_def
 from headrace.testing import OpCase
 
 _FAMILIES = (
-    "array", "blocks", "conversion", "counting", "diagonal", "gather", "joining", "padding", "partition", "ranges",
-    "reshaping", "reversal", "search", "selection", "slicing",
+    "array", "blocks", "conversion", "counting", "diagonal", "factorization", "fft", "floating", "gather", "joining",
+    "padding", "partition", "products", "ranges", "reshaping", "reversal", "search", "selection", "slicing", "sorting",
 )  # fmt: skip
 _CASES = [
     case

@@ -28,6 +28,7 @@ from headrace.grad import (  # noqa: F401
     padding,
     partition,
     pooling,
+    products,
     random,
     ranges,
     reduction,

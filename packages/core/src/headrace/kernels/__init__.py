@@ -28,6 +28,7 @@ from headrace.kernels import (  # noqa: F401
     padding,
     partition,
     pooling,
+    products,
     random,
     ranges,
     reduction,

@@ -29,6 +29,7 @@ from headrace.ops import (  # noqa: F401
     padding,
     partition,
     pooling,
+    products,
     random,
     ranges,
     reduction,

@@ -3,15 +3,38 @@
 from __future__ import annotations
 
 from headrace.errors import InvalidArgumentError, ShapeError
+from headrace.graph import attr
 from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
+from headrace.graph.op_def import InferenceContext, register_op
 from headrace.graph.operation import Tensor
-from headrace.ops.axes import along_last, known_rank
+from headrace.ops.axes import along_last, known_rank, moveaxis
 from headrace.ops.complex import conj
 from headrace.ops.promotion import promoted
 from headrace.ops.reduction import sum as total
-from headrace.types import DTypeLike
+from headrace.ops.repetition import broadcast_arrays
+from headrace.types import DTypeLike, Shape
 
 __all__ = ["cross", "diagonal", "matrix_power", "outer", "trace", "vecdot"]
+
+
+@register_op("Cross", inputs={"a": "T", "b": "T"}, outputs={"product": "T"}, attrs={"T": attr.ordered})
+def _cross_shape(op: InferenceContext) -> list[Shape]:
+    """The cross products of vectors of three elements along the last axis, of tensors of one shape."""
+    return [check_cross(op.inputs[0].shape, op.inputs[1].shape)]
+
+
+def check_cross(a: Shape, b: Shape) -> Shape:
+    """The shape of cross products.
+
+    Raises:
+      ShapeError: the shapes differ, or the last axis has not three elements.
+    """
+    if not a.is_compatible_with(b):
+        raise ShapeError("the vectors of a cross product must be as many", expected=str(a), got=str(b))
+    shape = a.merge(b)
+    if shape.dims is not None and not Shape(shape.dims[-1:]).is_compatible_with(Shape([3])):
+        raise ShapeError("the cross product is that of three dimensions", expected="[..., 3]", got=str(shape))
+    return shape
 
 
 def vecdot(x1: TensorLike, x2: TensorLike, *, axis: int = -1, name: str | None = None) -> Tensor:
@@ -95,17 +118,24 @@ def cross(x1: TensorLike, x2: TensorLike, *, axis: int = -1, name: str | None = 
       [0 0 1]
     """
     first, second = promoted(x1, x2)
+    (first, position), (second, _) = (along_last(x, axis, "cross") for x in (first, second))
     for x in (first, second):
-        if x.shape[along_last(x, axis, "cross")[1]] not in (None, 3):
-            raise ShapeError(
-                "the cross product is that of three dimensions", expected=f"size 3 of axis {axis}", got=str(x.spec)
-            )
+        check_cross(x.shape, x.shape)
+    if first.dtype.is_complex:
+        product = _complex_cross(first, second)
+    else:
+        product = apply_op("Cross", *broadcast_arrays(first, second), name=name if position == -1 else None)
+    return product if position == -1 else moveaxis(product, -1, position, name=name)
+
+
+def _complex_cross(first: Tensor, second: Tensor) -> Tensor:
+    """Element i is x[i + 1] y[i + 2] - x[i + 2] y[i + 1]; the operation takes real numbers only."""
     ahead, behind = [1, 2, 0], [2, 0, 1]
     products = [
-        apply_op("Mul", apply_op("GatherV2", first, left, axis), apply_op("GatherV2", second, right, axis))
+        apply_op("Mul", apply_op("GatherV2", first, left, -1), apply_op("GatherV2", second, right, -1))
         for left, right in ((ahead, behind), (behind, ahead))
     ]
-    result: Tensor = apply_op("Sub", *products, name=name)
+    result: Tensor = apply_op("Sub", *products)
     return result
 
 
