@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import gzip
 import logging
-from collections.abc import Callable, MutableMapping
+import threading
+from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +15,16 @@ import orjson
 import pytest
 
 from headrace import errors
+from headrace.types import Array
 from headrace_serving.app import create_app, status_code
+from headrace_serving.batch_queue import BatchingOptions
 from headrace_serving.body import decoded, encoded
 from headrace_serving.errors import (
     BadRequestError,
+    ClientGoneError,
     MethodNotAllowedError,
+    QueueFullError,
+    QueueTimeoutError,
     RequestTooLargeError,
     RouteNotFoundError,
     ServableNotFoundError,
@@ -53,9 +59,12 @@ class Client:
 
     def __call__(self, verb: str, path: str, body: bytes = b"", **headers: str) -> Answer:
         """Send a request and return the whole answer."""
-        return asyncio.run(self._ask(verb, path, body, headers))
+        return asyncio.run(self.ask(verb, path, body, headers))
 
-    async def _ask(self, verb: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
+    async def ask(
+        self, verb: str, path: str, body: bytes, headers: dict[str, str], gone: asyncio.Event | None = None
+    ) -> Answer:
+        """Send a request; the client goes away at an event."""
         sent: list[MutableMapping[str, Any]] = []
         scope = {
             "type": "http",
@@ -67,8 +76,13 @@ class Client:
             "headers": [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()],
         }
 
+        unread = [body]
+
         async def receive() -> MutableMapping[str, Any]:
-            return {"type": "http.request", "body": body}
+            if not unread:
+                await (gone or asyncio.Event()).wait()
+                return {"type": "http.disconnect"}
+            return {"type": "http.request", "body": unread.pop()}
 
         async def send(message: MutableMapping[str, Any]) -> None:
             sent.append(message)
@@ -281,6 +295,134 @@ def test_a_fault_of_the_server_is_500_too(
     assert "AttributeError" in caplog.text
 
 
+class Slow:
+    """A model that tells when it is called, and answers when it may."""
+
+    def __init__(self, make_signature: Callable[..., Any]) -> None:
+        self.called = threading.Semaphore(0)
+        self.may = threading.Event()
+        self.calls = 0
+        signature = make_signature({"x": ("float32", [None])}, {"y": ("float32", [None])}, self._answer)
+        self.signatures = {"serving_default": signature}
+
+    def _answer(self, x: Array) -> dict[str, Array]:
+        self.calls += 1
+        self.called.release()
+        assert self.may.wait(30)
+        return {"y": x}
+
+    async def wait_until_called(self) -> None:
+        """Wait without blocking the loop."""
+        assert await asyncio.to_thread(self.called.acquire, timeout=30)
+
+
+@pytest.fixture(name="slow")
+def _slow(make_signature: Callable[..., Any]) -> Iterator[Slow]:
+    slow = Slow(make_signature)
+    yield slow
+    slow.may.set()
+
+
+SLOW_PREDICT = ("POST", "/v1/models/m:predict", b'{"instances": [1]}', {})
+
+
+def serve_slowly(slow: Slow, **options: Any) -> Client:
+    return Client(create_app(ModelServer(ModelRepository([ModelVersion("m", 1, slow)])), threads=1, **options))
+
+
+@pytest.mark.parametrize("batching", [None, BatchingOptions()])
+def test_too_late(slow: Slow, batching: BatchingOptions | None, caplog: pytest.LogCaptureFixture) -> None:
+    client = serve_slowly(slow, batching=batching, request_timeout=0.2)
+
+    async def both() -> tuple[Answer, Answer]:
+        first = asyncio.create_task(client.ask(*SLOW_PREDICT))
+        await slow.wait_until_called()
+        return await client.ask(*SLOW_PREDICT), await first
+
+    queued, running = asyncio.run(both())
+    assert (running.code, running.json["error"][:25]) == (504, "the request took too long")
+    assert (queued.code, queued.json["error"][:54]) == (429, "Run() timeout exceeded while waiting in batching queue")
+    assert slow.calls == 1
+
+
+def test_a_client_may_shorten_its_time(slow: Slow, caplog: pytest.LogCaptureFixture) -> None:
+    entry = {"name": "x", "shape": [1], "datatype": "FP32", "data": [1]}
+    body = orjson.dumps({"inputs": [entry], "parameters": {"timeout": 20_000}})
+    answer = serve_slowly(slow)("POST", "/v2/models/m/infer", body)
+    assert answer.code == 504
+    assert "within 0.02 seconds of the request's arrival" in answer.json["error"]
+
+
+@pytest.mark.parametrize("batching", [None, BatchingOptions(max_batch_size=1)])
+def test_the_work_of_a_client_that_is_gone_is_dropped(slow: Slow, batching: BatchingOptions | None) -> None:
+    client = serve_slowly(slow, batching=batching)
+
+    async def go_away() -> tuple[Answer, Answer]:
+        first = asyncio.create_task(client.ask(*SLOW_PREDICT))
+        await slow.wait_until_called()
+        gone = asyncio.Event()
+        second = asyncio.create_task(client.ask(*SLOW_PREDICT, gone))
+        await asyncio.sleep(0)
+        gone.set()
+        answer = await second
+        slow.may.set()
+        return answer, await first
+
+    dropped, answered = asyncio.run(go_away())
+    assert (dropped.code, dropped.json["error"][:23]) == (499, "the client went away be")
+    assert (answered.code, slow.calls) == (200, 1)
+
+
+def test_more_requests_than_may_be_there_are_told_to_come_again(slow: Slow) -> None:
+    client = serve_slowly(slow, max_concurrency=1)
+
+    async def two() -> tuple[Answer, Answer]:
+        first = asyncio.create_task(client.ask(*SLOW_PREDICT))
+        await slow.wait_until_called()
+        second = await client.ask(*SLOW_PREDICT)
+        slow.may.set()
+        return await first, second
+
+    first, second = asyncio.run(two())
+    assert (first.code, second.code, second.headers[b"retry-after"]) == (200, 503, b"1")
+    assert "at most 1 requests at once" in second.json["error"]
+    assert client(*SLOW_PREDICT[:3]).code == 200
+
+
+def test_a_full_queue_is_503(slow: Slow) -> None:
+    client = serve_slowly(slow, batching=BatchingOptions(max_batch_size=1, max_queued_batches=1))
+
+    async def three() -> list[Answer]:
+        tasks = [asyncio.create_task(client.ask(*SLOW_PREDICT))]
+        await slow.wait_until_called()
+        tasks += [asyncio.create_task(client.ask(*SLOW_PREDICT)) for _ in range(2)]
+        await asyncio.wait([tasks[2]])
+        slow.may.set()
+        return list(await asyncio.gather(*tasks))
+
+    answers = asyncio.run(three())
+    assert [answer.code for answer in answers] == [200, 200, 503]
+    assert answers[2].headers[b"retry-after"] == b"1"
+
+
+def test_a_body_that_comes_too_slowly(client: Client, half: Any, caplog: pytest.LogCaptureFixture) -> None:
+    app = create_app(ModelServer(ModelRepository([ModelVersion("half", 2, half)])), request_timeout=0.05)
+
+    async def never() -> MutableMapping[str, Any]:
+        await asyncio.Event().wait()
+        return {}
+
+    sent: list[MutableMapping[str, Any]] = []
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": PREDICT, "raw_path": PREDICT.encode(), "headers": []}
+    asyncio.run(app(scope | {"root_path": "", "query_string": b""}, never, send))
+    assert sent[0]["status"] == 504
+    assert b"the whole request within 0.05 seconds" in sent[1]["body"]
+
+
 @pytest.mark.parametrize(
     ("error", "code"),
     [
@@ -293,6 +435,9 @@ def test_a_fault_of_the_server_is_500_too(
         (errors.AlreadyExistsError("x"), 409),
         (errors.AbortedError("x"), 409),
         (RequestTooLargeError("x"), 413),
+        (QueueFullError("x"), 503),
+        (QueueTimeoutError("x"), 429),
+        (ClientGoneError("x"), 499),
         (MethodNotAllowedError("x"), 405),
         (RouteNotFoundError("x"), 404),
         (errors.CancelledError("x"), 499),

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
@@ -174,6 +175,18 @@ def test_a_client_that_goes_away_does_no_harm(served: Served) -> None:
     assert served.ask("POST", "/v1/models/half:predict", b'{"instances": [[1, 2]]}')[0] == 200
 
 
+def test_batched_answers_are_those_of_the_model(models: Path) -> None:
+    options = ["--max-batch-size", "8", "--batch-timeout", "0.01", "--allowed-batch-sizes", "4,8", "--threads", "2"]
+    with serving("--model", f"half={models / 'half' / '1'}", *options) as served, ThreadPoolExecutor(8) as callers:
+
+        def ask(number: int) -> Any:
+            body = json.dumps({"instances": [[number, 1]] * (number % 12 + 1)}).encode()
+            return served.ask("POST", "/v1/models/half:predict", body)
+
+        for number, answer in enumerate(callers.map(ask, range(40))):
+            assert answer == (200, {"predictions": [[number / 2, 0.5]] * (number % 12 + 1)})
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_with_0(models: Path, number: signal.Signals) -> None:
     with serving("--model", f"half={models / 'half' / '1'}") as served:
@@ -202,6 +215,8 @@ def test_it_says_where_it_listens(models: Path) -> None:
         (["--model", "=models"], "'=models' is not NAME=DIR"),
         (["--model", "a/b=models"], "'a/b=models' is not NAME=DIR"),
         (["--model", "a=b", "--port", "65536"], "Invalid value for '--port'"),
+        (["--model", "a=b", "--allowed-batch-sizes", "1,x"], "'1,x' is not a list of numbers such as 1,8,32"),
+        (["--model", "a=b", "--request-timeout", "0"], "Invalid value for '--request-timeout'"),
         (["--model", "a=b", "--model", "a=c"], "two models have the name 'a'"),
     ],
 )
@@ -218,6 +233,10 @@ def test_what_cannot_be_served_ends_with_1(tmp_path: Path, models: Path) -> None
     code, output = fails(["--model", f"bad={models / 'half' / '3'}"])
     assert code == 1
     assert "no version of model 'bad' can be loaded" in output
+    sizes = ["--max-batch-size", "8", "--allowed-batch-sizes", "2,4"]
+    code, output = fails(["--model", f"half={models / 'half' / '1'}", *sizes])
+    assert code == 1
+    assert "the allowed batch sizes cannot be so" in output
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         code, output = fails(["--model", f"half={models / 'half' / '1'}", "--port", str(port)])

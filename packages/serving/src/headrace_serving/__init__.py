@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from headrace_serving.app import create_app
+from headrace_serving.batch_queue import BatchingOptions
 from headrace_serving.errors import (
     BadRequestError,
+    ClientGoneError,
     EncodingError,
     MethodNotAllowedError,
     ModelFolderError,
+    QueueFullError,
+    QueueTimeoutError,
     RequestTooLargeError,
     RouteNotFoundError,
     ServableNotFoundError,
@@ -18,6 +22,8 @@ from headrace_serving.server import ModelServer
 
 __all__ = [
     "BadRequestError",
+    "BatchingOptions",
+    "ClientGoneError",
     "EncodingError",
     "MethodNotAllowedError",
     "ModelFolderError",
@@ -25,6 +31,8 @@ __all__ = [
     "ModelServer",
     "ModelSpec",
     "ModelVersion",
+    "QueueFullError",
+    "QueueTimeoutError",
     "RequestTooLargeError",
     "RouteNotFoundError",
     "ServableNotFoundError",

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import ParamSpec, TypeVar
 
@@ -33,8 +35,18 @@ from headrace.errors import (
     UnavailableError,
     UnimplementedError,
 )
+from headrace_serving.batch_queue import BatchingOptions
+from headrace_serving.batcher import Batcher
 from headrace_serving.body import accepted_encoding, decoded, encoded, read_body
-from headrace_serving.errors import BadRequestError, EncodingError, MethodNotAllowedError, RequestTooLargeError
+from headrace_serving.errors import (
+    BadRequestError,
+    ClientGoneError,
+    EncodingError,
+    MethodNotAllowedError,
+    QueueFullError,
+    QueueTimeoutError,
+    RequestTooLargeError,
+)
 from headrace_serving.execution import Executor, Outputs, ThreadExecutor
 from headrace_serving.json_tensor import dump_json
 from headrace_serving.server import ModelServer, Prepared
@@ -53,6 +65,10 @@ _INLINE_BYTES = 16 << 10
 _WORTH_ENCODING_BYTES = 1 << 10
 _JSON_BYTES = b"inference-header-content-length"
 _LONGEST_LENGTH = 18
+_RETRY_AFTER_SECONDS = "1"
+DEFAULT_THREADS = 8
+DEFAULT_REQUEST_TIMEOUT = 30.0
+DEFAULT_MAX_CONCURRENCY = 1024
 _STATUS_CODES: tuple[tuple[type[HeadraceError], int], ...] = (
     (RequestTooLargeError, 413),
     (MethodNotAllowedError, 405),
@@ -62,6 +78,7 @@ _STATUS_CODES: tuple[tuple[type[HeadraceError], int], ...] = (
     (AbortedError, 409),
     (CancelledError, 499),
     (UnavailableError, 503),
+    (QueueTimeoutError, 429),
     (DeadlineExceededError, 504),
     (InvalidArgumentError, 400),
     (DTypeError, 400),
@@ -85,8 +102,11 @@ def create_app(
     server: ModelServer,
     *,
     max_request_bytes: int = DEFAULT_MAX_REQUEST_BYTES,
-    threads: int = 8,
+    threads: int = DEFAULT_THREADS,
     gzip: bool = False,
+    batching: BatchingOptions | None = None,
+    request_timeout: float = DEFAULT_REQUEST_TIMEOUT,
+    max_concurrency: int = DEFAULT_MAX_CONCURRENCY,
 ) -> FastAPI:
     """Return the ASGI application that serves a `ModelServer` over HTTP.
 
@@ -95,6 +115,9 @@ def create_app(
       max_request_bytes: limit on a request's body, before and after inflating.
       threads: how many predictions may be computed at once.
       gzip: compress answers of TensorFlow Serving's routes too for clients that accept it; it never does.
+      batching: how requests share calls of a model; None computes each by itself.
+      request_timeout: seconds from a request's arrival to its answer.
+      max_concurrency: how many requests to models may be in the server; more are refused.
 
     Example:
       >>> from headrace_serving import ModelRepository, ModelServer
@@ -102,19 +125,27 @@ def create_app(
       'Headrace model server'
     """
     app = FastAPI(title="Headrace model server", openapi_url=None, redirect_slashes=False)
-    app.router.routes.append(
-        Route("/{path:path}", _Everything(server, max_request_bytes, ThreadExecutor(threads), gzip=gzip))
-    )
+    executor = ThreadExecutor(threads) if batching is None else Batcher(batching, threads)
+    limits = _Limits(max_request_bytes, request_timeout, max_concurrency)
+    app.router.routes.append(Route("/{path:path}", _Everything(server, limits, executor, gzip=gzip)))
     return app
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    request_bytes: int
+    seconds: float
+    requests: int
 
 
 class _Everything:
     """The ASGI callable for the routes of both protocols and for paths that nobody knows."""
 
-    def __init__(self, server: ModelServer, max_request_bytes: int, executor: Executor, *, gzip: bool) -> None:
+    def __init__(self, server: ModelServer, limits: _Limits, executor: Executor, *, gzip: bool) -> None:
         self._gzip = gzip
         self._server = server
-        self._max_request_bytes = max_request_bytes
+        self._limits = limits
+        self._active = 0
         self._executor = executor
         self._json = ThreadPoolExecutor(2, thread_name_prefix="headrace-serving-json")
 
@@ -138,7 +169,7 @@ class _Everything:
         headers = dict(scope["headers"])
         match call.method:
             case Method.PREDICT | Method.CLASSIFY | Method.REGRESS | Method.INFER:
-                return await self._computed(call, headers, await read_body(receive, headers, self._max_request_bytes))
+                return await self._limited(call, headers, receive)
             case Method.STATUS:
                 body = self._server.status(call.spec)
             case Method.METADATA:
@@ -155,9 +186,31 @@ class _Everything:
                 body = dump_json({"live": True, "ready": True})
         return Response(body, media_type="application/json")
 
-    async def _computed(self, call: Call, headers: Headers, body: bytes) -> Response:
+    async def _limited(self, call: Call, headers: Headers, receive: Receive) -> Response:
+        if self._active >= self._limits.requests:
+            raise QueueFullError(
+                "the server has too much to do",
+                expected=f"at most {self._limits.requests} requests at once",
+                got="one more",
+                hint="send the request again later; or start more servers, or one with a higher --max-concurrency",
+            )
+        self._active += 1
+        try:
+            return await self._computed(call, headers, receive)
+        finally:
+            self._active -= 1
+
+    async def _computed(self, call: Call, headers: Headers, receive: Receive) -> Response:
+        arrival = time.monotonic()
+        try:
+            async with asyncio.timeout(self._limits.seconds):
+                body = await read_body(receive, headers, self._limits.request_bytes)
+        except TimeoutError as error:
+            raise _too_slow("the whole request", self._limits.seconds) from error
         prepared = await self._off_loop(len(body), self._prepare, call, headers, body)
-        outputs = await asyncio.wrap_future(self._executor.submit(prepared.work))
+        seconds = self._limits.seconds if prepared.timeout is None else min(prepared.timeout, self._limits.seconds)
+        work = replace(prepared.work, deadline=arrival + seconds)
+        outputs = await _outcome(self._executor.submit(work), receive, arrival + seconds, seconds)
         size = sum(output.nbytes for output in outputs.values())
         return await self._off_loop(size, self._finish, call, headers, prepared, outputs)
 
@@ -168,7 +221,7 @@ class _Everything:
         return await asyncio.get_running_loop().run_in_executor(self._json, partial(function, *arguments, **named))
 
     def _prepare(self, call: Call, headers: Headers, body: bytes) -> Prepared:
-        plain = decoded(body, headers.get(b"content-encoding", b""), self._max_request_bytes)
+        plain = decoded(body, headers.get(b"content-encoding", b""), self._limits.request_bytes)
         if call.method is Method.PREDICT:
             return self._server.prepare_predict(call.spec, plain)
         if call.method is Method.CLASSIFY:
@@ -191,6 +244,49 @@ class _Everything:
         )
 
 
+async def _outcome(future: Future[Outputs], receive: Receive, deadline: float, seconds: float) -> Outputs:
+    """Wait for outputs until the deadline, or until the client is gone; then they are not computed if not begun yet."""
+    outputs = asyncio.wrap_future(future)
+    gone = asyncio.ensure_future(_disconnect(receive))
+    await asyncio.wait(
+        (outputs, gone), timeout=max(0.0, deadline - time.monotonic()), return_when=asyncio.FIRST_COMPLETED
+    )
+    if outputs.done():
+        gone.cancel()
+        return outputs.result()
+    queued = future.cancel()
+    if gone.done():
+        raise ClientGoneError(
+            "the client went away before its answer was there",
+            expected="a connection that stays open",
+            got="its end",
+            hint="grant the server more time",
+        )
+    gone.cancel()
+    if queued:
+        raise QueueTimeoutError(
+            "Run() timeout exceeded while waiting in batching queue",
+            expected=f"a free thread within {seconds:g} seconds",
+            got="none",
+            hint="grant the request more time, or start more servers",
+        )
+    raise _too_slow("an answer of the model", seconds)
+
+
+async def _disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _too_slow(what: str, seconds: float) -> DeadlineExceededError:
+    return DeadlineExceededError(
+        "the request took too long",
+        expected=f"{what} within {seconds:g} seconds of the request's arrival",
+        got="none in time",
+        hint="send less at a time, or start the server with a longer --request-timeout",
+    )
+
+
 def _json_bytes(headers: Headers) -> int | None:
     text = headers.get(_JSON_BYTES)
     if text is None:
@@ -209,6 +305,8 @@ def _error_response(error: HeadraceError, code: int) -> Response:
     response = _json_response(code, {"error": _encodable(str(error))})
     if isinstance(error, EncodingError):
         response.headers["accept-encoding"] = "gzip, deflate"
+    if code == 503:
+        response.headers["retry-after"] = _RETRY_AFTER_SECONDS
     return response
 
 

@@ -10,7 +10,14 @@ import click
 
 from headrace.errors import HeadraceError
 from headrace_checkpoint import load_model
-from headrace_serving.app import DEFAULT_MAX_REQUEST_BYTES, create_app
+from headrace_serving.app import (
+    DEFAULT_MAX_CONCURRENCY,
+    DEFAULT_MAX_REQUEST_BYTES,
+    DEFAULT_REQUEST_TIMEOUT,
+    DEFAULT_THREADS,
+    create_app,
+)
+from headrace_serving.batch_queue import BatchingOptions
 from headrace_serving.listen import listen, run, url_of
 from headrace_serving.repository import ModelRepository, ModelSpec
 from headrace_serving.server import ModelServer
@@ -27,6 +34,13 @@ def _folders(context: click.Context, parameter: click.Parameter, values: tuple[s
             raise click.BadParameter(f"two models have the name {name!r}")
         folders[name] = Path(folder)
     return folders
+
+
+def _numbers(context: click.Context, parameter: click.Parameter, value: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(number) for number in value.split(",") if value)
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r} is not a list of numbers such as 1,8,32") from error
 
 
 @click.command()
@@ -50,6 +64,52 @@ def _folders(context: click.Context, parameter: click.Parameter, values: tuple[s
     type=click.IntRange(1),
     help="Longest body of a request.",
 )
+@click.option(
+    "--max-batch-size",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0),
+    help="Most rows in one call of a model, which several requests may share; 0: each is computed by itself.",
+)
+@click.option(
+    "--batch-timeout",
+    default=0.0,
+    show_default=True,
+    type=click.FloatRange(0),
+    help="Seconds that a batch waits for more rows.",
+)
+@click.option("--adaptive-batching", is_flag=True, help="Wait for more rows only while that saves time.")
+@click.option(
+    "--allowed-batch-sizes",
+    metavar="N,N,...",
+    callback=_numbers,
+    default="",
+    help="Sizes to which batches are filled up; the last is the largest. Default: any.",
+)
+@click.option(
+    "--max-queued-batches",
+    default=10,
+    show_default=True,
+    type=click.IntRange(1),
+    help="How many full batches may wait; more are refused with 503.",
+)
+@click.option(
+    "--threads", default=DEFAULT_THREADS, show_default=True, type=click.IntRange(1), help="How many calls run at once."
+)
+@click.option(
+    "--request-timeout",
+    default=DEFAULT_REQUEST_TIMEOUT,
+    show_default=True,
+    type=click.FloatRange(0, min_open=True),
+    help="Seconds from a request's arrival to its answer.",
+)
+@click.option(
+    "--max-concurrency",
+    default=DEFAULT_MAX_CONCURRENCY,
+    show_default=True,
+    type=click.IntRange(1),
+    help="How many requests may be in the server; more are refused with 503.",
+)
 @click.option("--gzip", is_flag=True, help="Compress the answers of /v1 too, for clients that accept it.")
 @click.option("--strict-json", is_flag=True, help="Write null for NaN and infinities, and refuse them as bare tokens.")
 @click.option("--json", "as_json", is_flag=True, help="Print where the server listens as one line of JSON.")
@@ -58,6 +118,14 @@ def serve(
     host: str,
     port: int,
     max_request_bytes: int,
+    max_batch_size: int,
+    batch_timeout: float,
+    adaptive_batching: bool,
+    allowed_batch_sizes: tuple[int, ...],
+    max_queued_batches: int,
+    threads: int,
+    request_timeout: float,
+    max_concurrency: int,
     gzip: bool,
     strict_json: bool,
     as_json: bool,
@@ -71,11 +139,24 @@ def serve(
     Runs until SIGTERM or Ctrl-C, then answers the requests that it has taken and exits with 0.
     """
     try:
+        batching = (
+            BatchingOptions(max_batch_size, batch_timeout, allowed_batch_sizes, max_queued_batches, adaptive_batching)
+            if max_batch_size
+            else None
+        )
         repository = ModelRepository.load(folders, load_model)
         listener = listen(host, port)
     except (HeadraceError, OSError) as error:
         raise click.ClickException(str(error)) from error
-    app = create_app(ModelServer(repository, strict_json=strict_json), max_request_bytes=max_request_bytes, gzip=gzip)
+    app = create_app(
+        ModelServer(repository, strict_json=strict_json),
+        max_request_bytes=max_request_bytes,
+        threads=threads,
+        gzip=gzip,
+        batching=batching,
+        request_timeout=request_timeout,
+        max_concurrency=max_concurrency,
+    )
     run(app, listener, lambda: click.echo(_announcement(repository, listener, as_json=as_json)))
 
 

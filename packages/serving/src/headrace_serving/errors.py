@@ -10,6 +10,12 @@
     ├── UnimplementedError
     │   ├── UnsupportedError       a documented case of the protocol that is not supported
     │   └── EncodingError          a Content-Encoding that is not supported
+    ├── UnavailableError
+    │   └── QueueFullError         more waits than the server may let wait
+    ├── DeadlineExceededError
+    │   └── QueueTimeoutError      the request waited in a queue until it was too late
+    ├── CancelledError
+    │   └── ClientGoneError        the client went away before its answer was there
     ├── RequestTooLargeError       a body above the limit
     └── FailedPreconditionError
         └── ModelFolderError       a folder that holds no model that can be served
@@ -21,18 +27,24 @@ HTTP codes are not known here: the adapter `app` maps classes to them.
 from __future__ import annotations
 
 from headrace.errors import (
+    CancelledError,
+    DeadlineExceededError,
     FailedPreconditionError,
     HeadraceError,
     InvalidArgumentError,
     NotFoundError,
+    UnavailableError,
     UnimplementedError,
 )
 
 __all__ = [
     "BadRequestError",
+    "ClientGoneError",
     "EncodingError",
     "MethodNotAllowedError",
     "ModelFolderError",
+    "QueueFullError",
+    "QueueTimeoutError",
     "RequestTooLargeError",
     "RouteNotFoundError",
     "ServableNotFoundError",
@@ -62,6 +74,18 @@ class RouteNotFoundError(NotFoundError):
 
 class MethodNotAllowedError(InvalidArgumentError):
     """A path that has no such HTTP method."""
+
+
+class QueueFullError(UnavailableError):
+    """More waits than the server may let wait."""
+
+
+class QueueTimeoutError(DeadlineExceededError):
+    """The request waited in a queue until it was too late."""
+
+
+class ClientGoneError(CancelledError):
+    """The client went away before its answer was there."""
 
 
 class RequestTooLargeError(HeadraceError):
