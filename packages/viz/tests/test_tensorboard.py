@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import re
@@ -11,24 +12,37 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+import wave
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from google.protobuf import text_format
 
 import headrace as hr
-from headrace_viz import EventWriter
+from headrace_viz import EventWriter, SummaryWriter, summary
+from headrace_viz.histograms import histogram_rows
 from headrace_viz.proto.event_pb2 import Summary
 from headrace_viz.records import frame, read_records
+from headrace_viz.tensors import array_of
+from headrace_viz.values import pr_curve
 
 pytest.importorskip("tensorboard")
 pytestmark = pytest.mark.slow
 
 TAGS = ["loss", "train/accuracy", "loss: (a) %", "损失", "t" * 300]
 TORN_STEPS = 6
+SAMPLES = "scalars=10000,images=100,text=100"
+NUMBERS = np.random.default_rng(1)
+WEIGHTS = NUMBERS.normal(size=100).astype(np.float32)
+PICTURES = NUMBERS.integers(0, 200, [2, 3, 4, 5], np.uint8)
+TONE = np.sin(np.arange(100) / 5).astype(np.float32)
+LABELS, GUESSES = NUMBERS.integers(0, 2, 50), NUMBERS.random(50)
+VERTICES = NUMBERS.normal(size=[1, 3, 3]).astype(np.float32)
+COLORS, FACES = np.full([1, 3, 3], 200), np.array([[[0, 1, 2]]])
 
 
 @dataclass(frozen=True)
@@ -47,6 +61,27 @@ class TensorBoard:
         """The answer to a GET request as it is."""
         with urllib.request.urlopen(f"{self.url}data/{path}?{urllib.parse.urlencode(query)}", timeout=30) as answer:
             return str(answer.read().decode())
+
+    def bytes(self, path: str, **query: str) -> bytes:
+        """The answer to a GET request, unread; the path may end in a query of its own."""
+        mark = "&" if "?" in path else "?"
+        with urllib.request.urlopen(
+            f"{self.url}data/{path}{mark}{urllib.parse.urlencode(query)}", timeout=30
+        ) as answer:
+            return bytes(answer.read())
+
+    def when_loaded(self, path: str, run: str, tag: str, count: int, **query: str) -> list[Any]:
+        """The answer about a tag, once the server has loaded so many points of it."""
+        deadline = time.monotonic() + 20
+        while True:
+            try:
+                answer = self.get(path, run=run, tag=tag, **query)
+            except urllib.error.HTTPError:  # the run or the tag is not known yet
+                answer = []
+            if len(answer) >= count or time.monotonic() > deadline:
+                assert len(answer) == count, (path, run, tag, answer)
+                return list(answer)
+            time.sleep(0.05)
 
     def check_points(self, run: str, tag: str, expected: list[tuple[int, Any]]) -> None:
         """Check step and value of every point of a curve, once the server has loaded the run."""
@@ -84,9 +119,46 @@ def _write_runs(logdir: Path) -> dict[str, int]:
         with hr.name_scope("layer"):
             w = hr.constant(np.ones([3, 1000], np.float32), name="w")
         hr.apply_op("MatMul", hr.placeholder(hr.float32, [None, 3], name="x"), w, name="product")
+    trace = hr.Trace()
+    with hr.Session(graph) as session:
+        session.run("product:0", feeds={"x:0": np.ones([2, 3], np.float32)}, trace=trace)
     with EventWriter(logdir / "graph") as writer:
         writer.graph(graph)
+        writer.graph(graph, tag="optimised")
+        writer.run_metadata(trace, "step 1", graph)
+    _write_kinds(logdir / "kinds")
     return _write_torn_runs(logdir)
+
+
+def _write_kinds(logdir: Path) -> None:
+    """Something of every kind, by the methods of PyTorch's class."""
+    with SummaryWriter(logdir) as writer:
+        for step in (1, 2):
+            writer.add_scalars("group", {"a": step, "b": step / 2}, step)
+            writer.add_histogram("weights", WEIGHTS, step)
+            writer.add_images("digits", PICTURES + np.uint8(step), step)
+            writer.add_text("note", f"**step** {step}", step)
+        writer.add_histogram_raw("raw", 0, 2, 3, 3, 3, [1, 2], [1, 2], 1)
+        writer.add_video("film", PICTURES[np.newaxis], 1)
+        writer.add_text("table", [["a", "b"], ["c", "<script>"]], 1)
+        writer.add_audio("tone", TONE, 1, sample_rate=8000)
+        writer.add_pr_curve("pr", LABELS, GUESSES, 1, num_thresholds=11)
+        writer.add_mesh("mesh", VERTICES, COLORS, FACES, {"lights": []}, 1)
+        writer.add_custom_scalars({"category": {"chart": ["Multiline", ["group"]], "m": ["Margin", ["a", "b", "c"]]}})
+        writer.add_embedding(VERTICES[0], ["p", "q", "r"], global_step=1, tag="points")
+        for number, rate in enumerate((0.5, 0.25)):
+            writer.add_hparams({"rate": rate, "bias": True, "kind": "x"}, {"accuracy": rate / 2}, run_name=f"s{number}")
+    with hr.Graph().as_default() as graph:
+        merged = summary.merge(
+            [
+                summary.scalar("op scalar", 0.25),
+                summary.histogram("op weights", [1.0, 2.0]),
+                summary.image("op digit", PICTURES.transpose(0, 2, 3, 1), max_images=1),
+                summary.text("op note", "**op**"),
+            ]
+        )
+    with EventWriter(logdir) as ops, hr.Session(graph) as session:
+        ops.summary(session.run(merged), 3)
 
 
 def _write_torn_runs(logdir: Path) -> dict[str, int]:
@@ -109,7 +181,14 @@ def _board(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     logdir = tmp_path_factory.mktemp("logs")
     torn = _write_runs(logdir)
     command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(logdir), "--host", "127.0.0.1", "--port", "0"]
-    options = ["--load_fast", request.param, "--samples_per_plugin", "scalars=10000", "--reload_interval", "1"]
+    options = [
+        "--load_fast",
+        request.param,
+        "--samples_per_plugin",
+        "scalars=10000,images=100,text=100",
+        "--reload_interval",
+        "1",
+    ]
     with subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr is not None
@@ -157,3 +236,164 @@ def test_a_resumed_run_is_one_clean_curve(board: TensorBoard) -> None:
 def test_torn_files_show_exactly_their_whole_records(board: TensorBoard) -> None:
     for run, count in board.torn.items():
         board.check_points(run, "loss", [(step, step / 4) for step in range(count)])
+
+
+def test_groups_of_scalars(board: TensorBoard) -> None:
+    board.check_points("kinds/group_a", "group", [(1, 1.0), (2, 2.0)])
+    board.check_points("kinds/group_b", "group", [(1, 0.5), (2, 1.0)])
+
+
+def test_histograms_and_distributions(board: TensorBoard) -> None:
+    points = board.when_loaded("plugin/histograms/histograms", "kinds", "weights", 2)
+    assert [step for _, step, _ in points] == [1, 2]
+    for _, _, rows in points:
+        np.testing.assert_array_equal(rows, histogram_rows(WEIGHTS))
+    ((_, _, rows),) = board.when_loaded("plugin/histograms/histograms", "kinds", "raw", 1)
+    assert rows == [[0, 1, 1], [1, 2, 2]]
+    (_, (_, _, shares)) = board.when_loaded("plugin/distributions/distributions", "kinds", "weights", 2)
+    assert shares[0][1] == pytest.approx(WEIGHTS.min())
+    assert shares[-1][1] == pytest.approx(WEIGHTS.max())
+
+
+def _pixels(data: bytes) -> np.ndarray:
+    image = pytest.importorskip("PIL.Image").open(io.BytesIO(data))
+    return np.asarray(image)
+
+
+def test_images(board: TensorBoard) -> None:
+    for sample in (0, 1):
+        points = board.when_loaded("plugin/images/images", "kinds", "digits", 2, sample=str(sample))
+        for point, step in zip(points, (1, 2), strict=True):
+            assert (point["step"], point.get("width", 5), point.get("height", 4)) == (step, 5, 4)
+            data = board.bytes("plugin/images/individualImage?" + point["query"])
+            np.testing.assert_array_equal(_pixels(data), (PICTURES[sample] + np.uint8(step)).transpose(1, 2, 0))
+
+
+def test_films(board: TensorBoard) -> None:
+    (point,) = board.when_loaded("plugin/images/images", "kinds", "film", 1, sample="0")
+    data = board.bytes("plugin/images/individualImage?" + point["query"])
+    assert data[:4] == b"\x89PNG"
+    assert b"acTL" in data  # animated
+    np.testing.assert_array_equal(_pixels(data), PICTURES[0].transpose(1, 2, 0))
+
+
+def test_text(board: TensorBoard) -> None:
+    points = board.when_loaded("plugin/text/text", "kinds", "note", 2)
+    assert [(point["step"], point["text"]) for point in points] == [
+        (step, f"<p><strong>step</strong> {step}</p>") for step in (1, 2)
+    ]
+    (table,) = board.when_loaded("plugin/text/text", "kinds", "table", 1)
+    assert re.findall(r"<p>(\w)</p>", table["text"]) == ["a", "b", "c"]
+    assert "<script>" not in table["text"]
+
+
+def test_audio(board: TensorBoard) -> None:
+    (point,) = board.when_loaded("plugin/audio/audio", "kinds", "tone", 1, sample="0")
+    with wave.open(io.BytesIO(board.bytes("plugin/audio/individualAudio?" + point["query"]))) as sound:
+        assert (sound.getframerate(), sound.getnframes()) == (8000, 100)
+        heard = np.frombuffer(sound.readframes(100), "<i2")
+    np.testing.assert_allclose(heard / 32767, TONE, atol=1 / 32767)
+
+
+def test_curves_of_precision_and_recall(board: TensorBoard) -> None:
+    deadline = time.monotonic() + 20
+    while not (found := _or_empty(lambda: board.get("plugin/pr_curves/pr_curves", run="kinds", tag="pr"))):
+        assert time.monotonic() < deadline
+    ((point,),) = found.values()
+    expected = array_of(pr_curve("pr", LABELS, GUESSES, thresholds=11).tensor)
+    names = ("true_positives", "false_positives", "true_negatives", "false_negatives", "precision", "recall")
+    for name, row in zip(names, expected, strict=True):
+        # A curve ends where nothing is above the threshold.
+        np.testing.assert_allclose(point[name], row[: len(point[name])], rtol=1e-6, err_msg=name)
+    assert point["step"] == 1
+    assert len(point["thresholds"]) >= 10
+
+
+def _or_empty(ask: Callable[[], Any]) -> Any:
+    try:
+        return ask()
+    except urllib.error.HTTPError:
+        return {}
+
+
+def test_meshes(board: TensorBoard) -> None:
+    points = board.when_loaded("plugin/mesh/meshes", "kinds", "mesh", 3, sample="0")
+    assert {point["step"] for point in points} == {1}
+    for part, array in (("VERTEX", VERTICES), ("COLOR", COLORS), ("FACE", FACES)):
+        query = dict(run="kinds", tag="mesh", sample="0", step="1", content_type=part)
+        data = board.bytes("plugin/mesh/data", **query)
+        dtype = {"VERTEX": "<f4", "COLOR": "u1", "FACE": "<i4"}[part]
+        np.testing.assert_array_equal(np.frombuffer(data, dtype).reshape(array[0].shape), array[0].astype(dtype))
+
+
+def test_layouts_of_charts(board: TensorBoard) -> None:
+    deadline = time.monotonic() + 20
+    while not (layout := board.get("plugin/custom_scalars/layout")):
+        assert time.monotonic() < deadline
+    (category,) = layout["category"]
+    assert [chart["title"] for chart in category["chart"]] == ["chart", "m"]
+    assert category["chart"][0]["multiline"]["tag"] == ["group"]
+    answer = board.get("plugin/custom_scalars/scalars", run="kinds/group_a", tag="group")
+    assert [point[1:] for point in answer["tag_to_events"]["group"]] == [[1, 1.0], [2, 2.0]]
+
+
+def test_hyperparameters(board: TensorBoard) -> None:
+    board.check_points("kinds/s1", "accuracy", [(0, 0.125)])
+    deadline = time.monotonic() + 20
+    while True:
+        experiment = _or_empty(lambda: board.get("plugin/hparams/experiment", request="{}"))
+        infos = {info["name"]: info["type"] for info in experiment.get("hparamInfos", [])}
+        if infos or time.monotonic() > deadline:
+            break
+    assert infos == {"rate": "DATA_TYPE_FLOAT64", "bias": "DATA_TYPE_BOOL", "kind": "DATA_TYPE_STRING"}
+    columns = [{"metric": info["name"]} for info in experiment["metricInfos"]]
+    request = {"experimentName": "", "allowedStatuses": ["STATUS_SUCCESS"], "colParams": columns, "sliceSize": 10}
+    groups = board.get("plugin/hparams/session_groups", request=json.dumps(request))["sessionGroups"]
+    found = {
+        group["hparams"]["rate"]: [
+            value["value"] for value in group["metricValues"] if value["name"].get("tag") == "accuracy"
+        ]
+        for group in groups
+    }
+    assert found == {0.5: [0.25], 0.25: [0.125]}
+
+
+def test_embeddings(board: TensorBoard) -> None:
+    path = "plugin/projector"
+    deadline = time.monotonic() + 20
+    while "kinds" not in (runs := _or_empty(lambda: board.get(f"{path}/runs"))):
+        assert time.monotonic() < deadline, runs
+    (embedding,) = board.get(f"{path}/info", run="kinds")["embeddings"]
+    name = embedding["tensorName"]
+    assert (name, embedding["tensorShape"]) == ("points:00001", [3, 3])
+    data = np.frombuffer(board.bytes(f"{path}/tensor", run="kinds", name=name, num_rows="10"), "<f4")
+    np.testing.assert_array_equal(data.reshape(3, 3), VERTICES[0])
+    assert board.text(f"{path}/metadata", run="kinds", name=name, num_rows="10").split() == ["p", "q", "r"]
+
+
+def test_a_tagged_graph_and_what_a_step_took(board: TensorBoard) -> None:
+    deadline = time.monotonic() + 20
+    while not (graphs := board.get("plugin/graphs/info").get("graph", {}).get("tags", {})) and (
+        time.monotonic() < deadline
+    ):
+        pass
+    assert graphs["optimised"]["op_graph"]
+    options = dict(run="graph", limit_attr_size="1024", large_attrs_key="_too_large_attrs", conceptual="false")
+    text = board.text("plugin/graphs/graph", tag="optimised", **options)
+    assert re.findall(r'^  name: "(.*)"$', text, re.MULTILINE) == ["layer/w", "x", "product"]
+    metadata = board.text("plugin/graphs/run_metadata", run="graph", tag="step 1")
+    config = pytest.importorskip("tensorboard.compat.proto.config_pb2")
+    (device,) = text_format.Parse(metadata, config.RunMetadata()).step_stats.dev_stats
+    (node,) = device.node_stats
+    assert (node.node_name, node.all_end_rel_micros >= 1) == ("product", True)
+
+
+def test_summaries_of_operations_of_every_kind(board: TensorBoard) -> None:
+    board.check_points("kinds", "op scalar", [(3, 0.25)])
+    ((_, step, rows),) = board.when_loaded("plugin/histograms/histograms", "kinds", "op weights", 1)
+    assert (step, sum(count for _, _, count in rows)) == (3, 2)
+    (image,) = board.when_loaded("plugin/images/images", "kinds", "op digit/image", 1, sample="0")
+    data = board.bytes("plugin/images/individualImage?" + image["query"])
+    np.testing.assert_array_equal(_pixels(data), PICTURES[0].transpose(1, 2, 0))
+    (note,) = board.when_loaded("plugin/text/text", "kinds", "op note", 1)
+    assert note["text"] == "<p><strong>op</strong></p>"

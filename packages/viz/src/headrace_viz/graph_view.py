@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+
 import headrace as hr
 from headrace.graph.proto.attr_pb2 import AttrValue
 from headrace.graph.proto.graph_pb2 import GraphDef
-from headrace.graph.proto.node_pb2 import NodeDef
 from headrace.graph.proto.tensor_pb2 import TensorShapeProto
 
 
@@ -17,23 +18,34 @@ def graph_view(graph: hr.Graph) -> GraphDef:
     Args:
       graph: any graph; not changed.
     """
-    view = GraphDef(node=[_node(operation) for operation in graph.operations])
+    view = GraphDef()
+    for operation in graph.operations:
+        _add_node(view, operation)
     if graph.library:
         view.library.ParseFromString(graph.library)
     return view
 
 
-def _node(operation: hr.Operation) -> NodeDef:
+def _add_node(view: GraphDef, operation: hr.Operation) -> None:
     data = [tensor.op.name if tensor.index == 0 else tensor.name for tensor in operation.inputs]
     control = [f"^{before.name}" for before in operation.control_inputs]
-    node = NodeDef(name=operation.name, op=operation.type, input=[*data, *control], device=operation.device)
+    attr = view.node.add(name=operation.name, op=operation.type, input=data + control, device=operation.device).attr
     for name, value in operation.attrs.items():
         shown = _attr(value)
         if shown is not None:
-            node.attr[name].CopyFrom(shown)
-    shapes = [shape_proto(tensor.shape) for tensor in operation.outputs]
-    node.attr["_output_shapes"].CopyFrom(AttrValue(list=AttrValue.ListValue(shape=shapes)))
-    return node
+            attr[name].CopyFrom(shown)
+    attr["_output_shapes"].CopyFrom(_shapes_attr(tuple(tensor.shape.dims for tensor in operation.outputs)))
+
+
+# Large graphs repeat few types and shapes; remembering them halves the time.
+@functools.lru_cache(maxsize=1024)
+def _type_attr(dtype: hr.DType) -> AttrValue:
+    return AttrValue(type=dtype.number)  # type: ignore[arg-type]  # the stub wants an enum value
+
+
+@functools.lru_cache(maxsize=1024)
+def _shapes_attr(shapes: tuple[tuple[int | None, ...] | None, ...]) -> AttrValue:
+    return AttrValue(list=AttrValue.ListValue(shape=[shape_proto(hr.Shape(dims)) for dims in shapes]))
 
 
 def _attr(value: object) -> AttrValue | None:
@@ -49,7 +61,7 @@ def _attr(value: object) -> AttrValue | None:
         case bytes():
             return AttrValue(s=value)
         case hr.DType():
-            return AttrValue(type=value.number)  # type: ignore[arg-type]  # the stub wants an enum value
+            return _type_attr(value)
         case hr.Shape():
             return AttrValue(shape=shape_proto(value))
         case tuple():
