@@ -610,3 +610,17 @@ def test_an_initial_value_that_reads_a_variable_without_one_names_it() -> None:
         a.initializer = None
     with pytest.raises(hr.errors.FailedPreconditionError, match="variables without a value: 'a'"):
         hr.Session(graph).run(b)
+
+
+def test_tensors_fed_as_one_need_a_value_each_and_no_second_one() -> None:
+    with hr.Graph().as_default() as graph:
+        a, b = hr.placeholder(hr.float32, [], name="a"), hr.placeholder(hr.float32, [], name="b")
+        y = a - b
+    session = hr.Session(graph)
+    assert session.run(y, feeds={(a, b): (5.0, 2.0)}) == 3.0
+    for wrong in ([1.0], 3.0, (1.0, 2.0, 3.0)):
+        with pytest.raises(hr.errors.FeedError, match=r"parts that are fed(.|\n)*2 values(.|\n)*'a:0'(.|\n)*'b:0'"):
+            session.run(y, feeds={(a, b): wrong})
+    for twice in ({(a, b): (1.0, 2.0), a: 3.0}, {a: 3.0, (a, b): (1.0, 2.0)}):
+        with pytest.raises(hr.errors.FeedError, match="'a:0'.* is fed twice"):
+            session.run(y, feeds=twice)

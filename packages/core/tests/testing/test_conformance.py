@@ -47,7 +47,10 @@ def test_a_kernel_without_a_fault_passes() -> None:
     ("case", "message"),
     [
         (_case("number", expected=X + 1), "TestPlanted/number output 0"),
-        (_case("right", expected=(X + 1, X)), "1 outputs, expected 2|TestPlanted/right"),
+        (
+            OpCase("Split/three", "Split", [0, X], {"num_split": 2}, expected=([1.0], [2.0], [])),
+            "2 outputs, expected 3",
+        ),
         (_case("right", raises="planted"), r"\(fed\): no error, expected one that matches 'planted'"),
         (_case("raises", raises="something else"), r"\(fed\): the error does not match 'something else'(.|\n)*planted"),
     ],

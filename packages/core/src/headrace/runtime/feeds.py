@@ -26,7 +26,11 @@ def flat_feeds(feeds: Mapping[Any, Any] | None) -> Mapping[Any, Any] | None:
         return feeds
     flat: dict[Any, Any] = {}
     for key, value in feeds.items():
-        if not isinstance(key, tuple):
+        parts = key if isinstance(key, tuple) else (key,)
+        for part in parts:
+            if part in flat:
+                raise FeedError(f"'{part}' is fed twice", expected="one value", got=f"alone and as a part of {key}")
+        if parts is not key:
             flat[key] = value
             continue
         if not isinstance(value, (list, tuple)) or len(value) != len(key):
