@@ -1,0 +1,121 @@
+"""What profiling costs a training step of about 10 ms, and how much of a step its operations account for.
+
+The same step runs with and without the profiler in turns, so that a busy moment of the machine falls on both. The
+lowest deciles of the times are compared, since whatever else runs can only slow steps down; the medians stand beside
+them. Linear algebra takes one thread, so that the wall time of a step is that of its operations.
+
+Run: `python profile_overhead.py [--quick] [--json FILE]`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")  # before NumPy is loaded
+
+import numpy as np
+
+import headrace as hr
+import headrace_viz
+
+BATCH = 192
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What was measured.
+
+    Attributes:
+      step_ms: a step without the profiler, milliseconds, lowest decile.
+      overhead: part by which the profiler makes that longer.
+      overhead_of_median: part by which it makes the median longer.
+      operations: operations of a step.
+      op_share: sum of the times of a step's operations over the time around the call of the step, median.
+      op_share_lowest: the same of the worst step of ten, so that one interruption does not decide.
+    """
+
+    step_ms: float
+    overhead: float
+    overhead_of_median: float
+    operations: int
+    op_share: float
+    op_share_lowest: float
+
+
+def training_step() -> Callable[[], object]:
+    """Build a step of a network of three layers with momentum."""
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [BATCH, 784])
+        labels = hr.placeholder(hr.int32, [BATCH])
+        hidden: hr.Tensor = x
+        for number, (inputs, outputs) in enumerate(((784, 1024), (1024, 256), (256, 10))):
+            w = hr.Variable(hr.random.normal([inputs, outputs], stddev=0.05, seed=number), name=f"w{number}")
+            b = hr.Variable(hr.zeros([outputs]), name=f"b{number}")
+            hidden = hr.matmul(hidden, w) + b
+            hidden = hr.nn.relu(hidden) if outputs > 10 else hidden
+        loss = hr.mean(hr.nn.sparse_softmax_cross_entropy(labels=labels, logits=hidden))
+        train = hr.optim.Momentum(0.01, momentum=0.9).minimize(loss)
+    step = hr.Session(graph).make_callable([loss, train], feeds=[x, labels])
+    generator = np.random.default_rng(1)
+    images = generator.normal(size=(BATCH, 784)).astype(np.float32)
+    classes = generator.integers(0, 10, BATCH).astype(np.int32)
+    return lambda: step(images, classes)
+
+
+def measure(rounds: int) -> Result:
+    """Measure with a number of steps of each kind."""
+    step = training_step()
+    seconds: dict[bool, list[float]] = {False: [], True: []}
+    with tempfile.TemporaryDirectory() as logdir:
+        with headrace_viz.profile(logdir, every_step=False) as recording:
+            for number in range(2 * rounds + 10):
+                profiled = number % 2 == 0
+                with recording.trace.all_steps() if profiled else contextlib.nullcontext():
+                    start = time.perf_counter()
+                    step()
+                    spent = time.perf_counter() - start
+                if number >= 10:  # the first ones make plans and warm up
+                    seconds[profiled].append(spent)
+        walls = []
+        with headrace_viz.profile(logdir) as whole:
+            for _ in range(40):
+                begin = time.perf_counter_ns()
+                step()
+                walls.append(time.perf_counter_ns() - begin)
+    shares = sorted(found.op_ns / wall for found, wall in zip(whole.timeline.steps, walls, strict=True))
+    plain, traced = (statistics.quantiles(seconds[kind], n=10) for kind in (False, True))
+    return Result(
+        step_ms=plain[0] * 1e3,
+        overhead=traced[0] / plain[0] - 1,
+        overhead_of_median=traced[4] / plain[4] - 1,
+        operations=len(whole.timeline.steps[0].events),
+        op_share=statistics.median(shares),
+        op_share_lowest=shares[len(shares) // 10],
+    )
+
+
+def main() -> None:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--quick", action="store_true", help="fewer rounds")
+    parser.add_argument("--json", type=Path, help="write the result to this file too")
+    chosen = parser.parse_args()
+    result = measure(150 if chosen.quick else 400)
+    print(f"a step of {result.operations} operations takes {result.step_ms:.2f} ms")
+    print(f"with the profiler {result.overhead:+.2%} (median {result.overhead_of_median:+.2%})")
+    print(f"operations take {result.op_share:.1%} of the time around a step ({result.op_share_lowest:.1%} at worst)")
+    if chosen.json:
+        chosen.json.write_text(json.dumps(asdict(result), indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
