@@ -1,6 +1,7 @@
 """Discrete Fourier transforms (`hr.fft`), with the array API's names and conventions.
 
-The operations transform the last axis; the user functions compose them for other and for several axes.
+The operations transform the last axis; the user functions compose them for other and for several axes. Half of its
+length is the users' documentation.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from headrace.graph.operation import Tensor
 from headrace.ops.axes import along_last, known_rank, moveaxis
 from headrace.ops.complex import complex as complex_of
 from headrace.ops.complex import conj, part_dtype
+from headrace.ops.frequencies import fftfreq, fftshift, ifftshift, positive_length, rfftfreq
 from headrace.ops.promotion import promoted
 from headrace.ops.shapes import normalize_axes
-from headrace.types import Array, DType, DTypeLike, Shape, as_dtype
+from headrace.types import Array, Shape
 
 __all__ = [
     "fft",
@@ -316,90 +318,11 @@ def ihfft(
     return conj(rfft(x, n=n, axis=axis, norm=_exchanged(norm)), name=name)
 
 
-def fftfreq(n: int, *, d: float = 1.0, dtype: DTypeLike = types.float32, name: str | None = None) -> Tensor:
-    """The frequencies of the elements of a transform, in cycles per unit of `d`.
-
-    Args:
-      n: the length of the transform.
-      d: the distance of samples.
-      dtype: a floating dtype.
-      name: the operation's name.
-    Returns:
-      A vector `[n]`: 0, 1, ... then the negative ones, each divided by n d.
-    Raises:
-      InvalidArgumentError: n is not positive.
-
-    Example:
-      >>> import headrace as hr
-      >>> with hr.Graph().as_default() as graph:
-      ...     f = hr.fft.fftfreq(4)
-      >>> print(hr.Session(graph).run(f))
-      [ 0.    0.25 -0.5  -0.25]
-    """
-    return _constant(np.fft.fftfreq(_positive(n), d), dtype, name)
-
-
-def rfftfreq(n: int, *, d: float = 1.0, dtype: DTypeLike = types.float32, name: str | None = None) -> Tensor:
-    """The frequencies of the elements of `rfft`, `[n / 2 + 1]`; see `fftfreq`.
-
-    Example:
-      >>> import headrace as hr
-      >>> with hr.Graph().as_default() as graph:
-      ...     f = hr.fft.rfftfreq(4)
-      >>> print(hr.Session(graph).run(f))
-      [0.   0.25 0.5 ]
-    """
-    return _constant(np.fft.rfftfreq(_positive(n), d), dtype, name)
-
-
-def fftshift(x: TensorLike, *, axes: int | Sequence[int] | None = None, name: str | None = None) -> Tensor:
-    """`x` with frequency 0 moved to the middle.
-
-    Args:
-      x: any dtype, of known rank.
-      axes: the axes along which to move it; by default all.
-      name: the operation's name.
-
-    Example:
-      >>> import headrace as hr
-      >>> with hr.Graph().as_default() as graph:
-      ...     y = hr.fft.fftshift([0, 1, 2, -2, -1])
-      >>> print(hr.Session(graph).run(y))
-      [-2 -1  0  1  2]
-    """
-    return _shifted(x, axes, 1, name)
-
-
-def ifftshift(x: TensorLike, *, axes: int | Sequence[int] | None = None, name: str | None = None) -> Tensor:
-    """The inverse of `fftshift`.
-
-    Example:
-      >>> import headrace as hr
-      >>> with hr.Graph().as_default() as graph:
-      ...     y = hr.fft.ifftshift([-2, -1, 0, 1, 2])
-      >>> print(hr.Session(graph).run(y))
-      [ 0  1  2 -2 -1]
-    """
-    return _shifted(x, axes, -1, name)
-
-
-def _shifted(x: TensorLike, axes: int | Sequence[int] | None, sign: int, name: str | None) -> Tensor:
-    tensor = convert_to_tensor(x)
-    rank = known_rank(tensor, "fftshift")
-    given = range(rank) if axes is None else [axes] if isinstance(axes, int) else axes
-    chosen = normalize_axes(given, rank)
-    if not chosen:
-        return tensor
-    halves = apply_op("FloorDiv", apply_op("GatherV2", apply_op("Shape", tensor), list(chosen), 0), 2)
-    result: Tensor = apply_op("Roll", tensor, apply_op("Mul", halves, sign), list(chosen), name=name)
-    return result
-
-
 def _complex_transform(op_type: str, x: TensorLike, n: int | None, axis: int, norm: str, name: str | None) -> Tensor:
     factor = _forward_factor(norm) if op_type == "FFT" else _inverse_factor(norm)
     rows, position = along_last(_complex(x), axis, op_type.lower())
     if n is not None:
-        rows = resized(rows, _positive(n))
+        rows = resized(rows, positive_length(n))
     result: Tensor = apply_op(op_type, rows)
     return _placed(_scaled(result, _size(rows), factor), position, name)
 
@@ -462,15 +385,9 @@ def _real_size(x: Tensor) -> int | Tensor:
 
 def _length(size: int | Tensor) -> Tensor:
     if isinstance(size, int):
-        return convert_to_tensor(np.array([_positive(size)], np.int32))
+        return convert_to_tensor(np.array([positive_length(size)], np.int32))
     vector: Tensor = apply_op("ExpandDims", size, 0)
     return vector
-
-
-def _positive(n: int) -> int:
-    if n < 1:
-        raise InvalidArgumentError("the length of a transform must be positive", expected=">= 1", got=str(n))
-    return n
 
 
 _NORMS = ("backward", "ortho", "forward")
@@ -531,9 +448,3 @@ def _complex(x: TensorLike) -> Tensor:
         return value
     real = _floating(value)
     return complex_of(real, apply_op("ZerosLike", real))
-
-
-def _constant(values: Array, dtype: DTypeLike, name: str | None) -> Tensor:
-    wanted: DType = as_dtype(dtype)
-    result: Tensor = apply_op("Identity", convert_to_tensor(values.astype(wanted.array_type)), name=name)
-    return result

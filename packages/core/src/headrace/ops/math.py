@@ -432,9 +432,6 @@ def negative(x: TensorLike, *, name: str | None = None) -> Tensor:
 def positive(x: TensorLike, *, name: str | None = None) -> Tensor:
     """x itself; any numeric dtype and shape.
 
-    Raises:
-      DTypeError: x is not numeric.
-
     Example:
       >>> import headrace as hr
       >>> with hr.Graph().as_default() as graph:
