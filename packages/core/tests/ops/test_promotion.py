@@ -47,6 +47,12 @@ float32 or complex64.
 
 `x / y` of two integers or bools gives float32, whatever their width, as a Python float beside them would; `//` and
 `%` keep the integer dtype. Cast to float64 first where more than 24 bits count.
+
+## Sums and products
+
+`hr.sum`, `hr.prod`, `hr.cumulative_sum`, `hr.cumulative_prod` and `hr.linalg.trace` count bools and integers narrower
+than int32 in int32, unsigned ones in uint32, as the array API standard asks; `dtype=` chooses another. The
+operations `Sum`, `Prod`, `Cumsum` and `Cumprod` keep the dtype, as in TensorFlow.
 """
 
 
