@@ -28,7 +28,7 @@ def _cast(op: OpContext, x: Array) -> Array:
 
 
 def cast_real(x: Array, target: DType) -> Array:
-    """Convert by the rules that `hr.astype` documents; what NumPy makes of an overflow depends on the array's length."""
+    """Convert by the rules of `hr.astype`; what NumPy makes of an overflow depends on the array's length."""
     if x.dtype.kind not in "fV" or not target.is_integer:
         return x.astype(target.array_type)
     if target is uint64:
