@@ -218,8 +218,16 @@ def test_tensorflow_routes_compress_only_if_told(echo: Callable[..., Any]) -> No
         assert orjson.loads(gzip.decompress(answer.body) if gzip_too else answer.body) == {"predictions": [1.5] * 1000}
 
 
+def test_repository_calls(client: Client) -> None:
+    ready = [{"name": "half", "version": "2", "state": "READY", "reason": ""}]
+    assert client("POST", "/v2/repository/index").json == ready
+    for call in ("load", "unload"):
+        answer = client("POST", f"/v2/repository/models/half/{call}")
+        assert (answer.code, answer.json["error"][:37]) == (501, "the models of this server are fixed\n ")
+
+
 def test_open_inference_metadata(client: Client) -> None:
-    assert client("GET", "/v2").json["extensions"] == ["binary_tensor_data"]
+    assert client("GET", "/v2").json["extensions"] == ["binary_tensor_data", "model_repository"]
     assert client("GET", "/v2/models").json == {"models": ["half"]}
     assert client("GET", "/v2/models/half/ready").json == {"name": "half", "ready": True}
     assert client("GET", "/v2/models/half").json == {

@@ -89,7 +89,8 @@ def serving(*arguments: str) -> Iterator[Served]:
 
 @pytest.fixture(name="served", scope="module")
 def _served(models: Path) -> Iterator[Served]:
-    with serving("--model", f"half={models / 'half'}", "--max-request-bytes", "100000") as served:
+    options = ["--versions", "all", "--max-request-bytes", "100000", "--label", "half:old=1"]
+    with serving("--model", f"half={models / 'half'}", *options) as served:
         yield served
 
 
@@ -101,7 +102,7 @@ def fails(arguments: Sequence[str]) -> tuple[int, str]:
 
 def test_predictions_equal_those_of_the_loaded_model(served: Served, models: Path) -> None:
     x = np.random.default_rng(1).normal(size=[5, 2]).astype(np.float32)
-    for version, path in [(2, "/v1/models/half"), (2, "/v1/models/half/versions/2"), (1, "/v1/models/half/versions/1")]:
+    for version, path in [(2, "/v1/models/half"), (2, "/v1/models/half/versions/2"), (1, "/v1/models/half/labels/old")]:
         with load_model(models / "half" / str(version)) as model:
             expected = model.signatures["serving_default"](x=x)["y"]
         for request, answer in [("instances", "predictions"), ("inputs", "outputs")]:
@@ -175,6 +176,35 @@ def test_a_client_that_goes_away_does_no_harm(served: Served) -> None:
     assert served.ask("POST", "/v1/models/half:predict", b'{"instances": [[1, 2]]}')[0] == 200
 
 
+def test_a_folder_of_models_that_changes(tmp_path: Path) -> None:
+    export(tmp_path / "a" / "1", 0.5)
+    with serving("--models-dir", str(tmp_path), "--poll", "0") as served:
+        assert served.ask("GET", "/v2/models") == (200, {"models": ["a"]})
+        export(tmp_path / "a" / "2", 0.25)
+        export(tmp_path / "b" / "1", 2)
+        for name in ("a", "b"):
+            assert served.ask("POST", f"/v2/repository/models/{name}/load") == (200, {})
+        _, index = served.ask("POST", "/v2/repository/index")
+        assert [(entry["name"], entry["version"], entry["state"]) for entry in index] == [
+            ("a", "1", "UNAVAILABLE"),
+            ("a", "2", "READY"),
+            ("b", "1", "READY"),
+        ]
+        body = b'{"instances": [[1, 2]]}'
+        assert served.ask("POST", "/v1/models/a:predict", body) == (200, {"predictions": [[0.25, 0.5]]})
+        assert served.ask("POST", "/v2/repository/models/b/unload") == (200, {})
+        assert served.ask("POST", "/v1/models/b:predict", body)[0] == 404
+
+
+def test_a_file_of_models(tmp_path: Path) -> None:
+    export(tmp_path / "a" / "1", 0.5)
+    file = tmp_path / "models.toml"
+    file.write_text('[models.double]\nfolder = "a"\nlabels = { best = 1 }\n')
+    with serving("--config", str(file)) as served:
+        code, document = served.ask("POST", "/v1/models/double/labels/best:predict", b'{"inputs": [[1, 2]]}')
+        assert (code, document) == (200, {"outputs": [[0.5, 1.0]]})
+
+
 def test_batched_answers_are_those_of_the_model(models: Path) -> None:
     options = ["--max-batch-size", "8", "--batch-timeout", "0.01", "--allowed-batch-sizes", "4,8", "--threads", "2"]
     with serving("--model", f"half={models / 'half' / '1'}", *options) as served, ThreadPoolExecutor(8) as callers:
@@ -210,7 +240,11 @@ def test_it_says_where_it_listens(models: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "Missing option '--model'"),
+        ([], "Missing option '--model', '--models-dir' or '--config'"),
+        (["--models-dir", "/nowhere"], "Directory '/nowhere' does not exist"),
+        (["--model", "a=b", "--versions", "new"], "no such choice of versions"),
+        (["--model", "a=b", "--label", "a=1"], "'a=1' is not NAME:LABEL=VERSION"),
+        (["--model", "a=b", "--label", "c:x=1"], "--label names 'c', which is no model of --model"),
         (["--model", "half"], "'half' is not NAME=DIR"),
         (["--model", "=models"], "'=models' is not NAME=DIR"),
         (["--model", "a/b=models"], "'a/b=models' is not NAME=DIR"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace_serving.app import create_app
 from headrace_serving.batch_queue import BatchingOptions
+from headrace_serving.catalog import ModelConfig, VersionPolicy
 from headrace_serving.errors import (
     BadRequestError,
     ClientGoneError,
@@ -17,7 +18,8 @@ from headrace_serving.errors import (
     ServableNotFoundError,
     UnsupportedError,
 )
-from headrace_serving.repository import ModelRepository, ModelSpec, ModelVersion
+from headrace_serving.manager import ModelManager
+from headrace_serving.repository import ModelRepository, ModelSpec, ModelVersion, State
 from headrace_serving.server import ModelServer
 
 __all__ = [
@@ -26,7 +28,9 @@ __all__ = [
     "ClientGoneError",
     "EncodingError",
     "MethodNotAllowedError",
+    "ModelConfig",
     "ModelFolderError",
+    "ModelManager",
     "ModelRepository",
     "ModelServer",
     "ModelSpec",
@@ -36,6 +40,8 @@ __all__ = [
     "RequestTooLargeError",
     "RouteNotFoundError",
     "ServableNotFoundError",
+    "State",
     "UnsupportedError",
+    "VersionPolicy",
     "create_app",
 ]

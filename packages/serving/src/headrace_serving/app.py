@@ -170,6 +170,8 @@ class _Everything:
         match call.method:
             case Method.PREDICT | Method.CLASSIFY | Method.REGRESS | Method.INFER:
                 return await self._limited(call, headers, receive)
+            case Method.INDEX | Method.LOAD | Method.UNLOAD:
+                body = await self._manage(call, await read_body(receive, headers, self._limits.request_bytes))
             case Method.STATUS:
                 body = self._server.status(call.spec)
             case Method.METADATA:
@@ -185,6 +187,12 @@ class _Everything:
             case _:
                 body = dump_json({"live": True, "ready": True})
         return Response(body, media_type="application/json")
+
+    async def _manage(self, call: Call, body: bytes) -> bytes:
+        if call.method is Method.INDEX:
+            return await asyncio.to_thread(self._server.index, body)
+        change = self._server.load if call.method is Method.LOAD else self._server.unload
+        return await asyncio.to_thread(change, call.spec.name, body)
 
     async def _limited(self, call: Call, headers: Headers, receive: Receive) -> Response:
         if self._active >= self._limits.requests:
@@ -209,10 +217,19 @@ class _Everything:
             raise _too_slow("the whole request", self._limits.seconds) from error
         prepared = await self._off_loop(len(body), self._prepare, call, headers, body)
         seconds = self._limits.seconds if prepared.timeout is None else min(prepared.timeout, self._limits.seconds)
-        work = replace(prepared.work, deadline=arrival + seconds)
-        outputs = await _outcome(self._executor.submit(work), receive, arrival + seconds, seconds)
+        future = self._submit(prepared, arrival + seconds)
+        outputs = await _outcome(future, receive, arrival + seconds, seconds)
         size = sum(output.nbytes for output in outputs.values())
         return await self._off_loop(size, self._finish, call, headers, prepared, outputs)
+
+    def _submit(self, prepared: Prepared, deadline: float) -> Future[Outputs]:
+        try:
+            future = self._executor.submit(replace(prepared.work, deadline=deadline))
+        except BaseException:
+            prepared.lease.release()
+            raise
+        future.add_done_callback(lambda _: prepared.lease.release())
+        return future
 
     async def _off_loop(self, size: int, function: Callable[P, R], *arguments: P.args, **named: P.kwargs) -> R:
         """Call a function here if it has little to do, which is faster than waking a thread; else on a thread."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -18,8 +21,10 @@ from headrace_serving.app import (
     create_app,
 )
 from headrace_serving.batch_queue import BatchingOptions
+from headrace_serving.catalog import ModelConfig, VersionPolicy, models_in, parse_policy, read_models
 from headrace_serving.listen import listen, run, url_of
-from headrace_serving.repository import ModelRepository, ModelSpec
+from headrace_serving.manager import ModelManager
+from headrace_serving.repository import ModelRepository, ModelSpec, State, no_version_loads, version_folders
 from headrace_serving.server import ModelServer
 
 
@@ -36,6 +41,24 @@ def _folders(context: click.Context, parameter: click.Parameter, values: tuple[s
     return folders
 
 
+def _policy(context: click.Context, parameter: click.Parameter, value: str) -> VersionPolicy:
+    try:
+        return parse_policy(value)
+    except HeadraceError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def _labels(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, dict[str, int]]:
+    """Return the version of each label by model."""
+    labels: dict[str, dict[str, int]] = {}
+    for value in values:
+        match = re.fullmatch(r"([^/:=]+):([^/:=]+)=([0-9]+)", value)
+        if match is None:
+            raise click.BadParameter(f"{value!r} is not NAME:LABEL=VERSION")
+        labels.setdefault(match[1], {})[match[2]] = int(match[3])
+    return labels
+
+
 def _numbers(context: click.Context, parameter: click.Parameter, value: str) -> tuple[int, ...]:
     try:
         return tuple(int(number) for number in value.split(",") if value)
@@ -50,8 +73,39 @@ def _numbers(context: click.Context, parameter: click.Parameter, value: str) -> 
     metavar="NAME=DIR",
     callback=_folders,
     multiple=True,
-    required=True,
     help="A model's name and its folder: one exported model, or numbered versions of it. May be given many times.",
+)
+@click.option(
+    "--models-dir",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="A folder of models, each a folder of numbered versions.",
+)
+@click.option(
+    "--config", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A TOML file that names models."
+)
+@click.option(
+    "--versions",
+    "policy",
+    default="latest",
+    show_default=True,
+    callback=_policy,
+    metavar="latest[:N]|all|N,N,...",
+    help="Which versions of each model to serve, but for those of --config.",
+)
+@click.option(
+    "--label",
+    "labels",
+    metavar="NAME:LABEL=VERSION",
+    callback=_labels,
+    multiple=True,
+    help="Another name for a version of a model of --model. May be given many times.",
+)
+@click.option(
+    "--poll",
+    default=1.0,
+    show_default=True,
+    type=click.FloatRange(0),
+    help="Seconds between looks for new versions; 0: none.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
@@ -115,6 +169,11 @@ def _numbers(context: click.Context, parameter: click.Parameter, value: str) -> 
 @click.option("--json", "as_json", is_flag=True, help="Print where the server listens as one line of JSON.")
 def serve(
     folders: dict[str, Path],
+    models_dir: Path | None,
+    config: Path | None,
+    policy: VersionPolicy,
+    labels: dict[str, dict[str, int]],
+    poll: float,
     host: str,
     port: int,
     max_request_bytes: int,
@@ -138,18 +197,27 @@ def serve(
 
     Runs until SIGTERM or Ctrl-C, then answers the requests that it has taken and exits with 0.
     """
+    if not (folders or models_dir or config):
+        raise click.UsageError("Missing option '--model', '--models-dir' or '--config'.")
+    unknown = [name for name in labels if name not in folders]
+    if unknown:
+        raise click.UsageError(f"--label names {unknown[0]!r}, which is no model of --model")
     try:
         batching = (
             BatchingOptions(max_batch_size, batch_timeout, allowed_batch_sizes, max_queued_batches, adaptive_batching)
             if max_batch_size
             else None
         )
-        repository = ModelRepository.load(folders, load_model)
+        models = Models(folders, labels, policy, models_dir, config)
+        repository = ModelRepository()
+        manager = ModelManager(repository, models.catalog, load_model, _warm_up_sizes(batching))
+        manager.reload()
+        _check_loaded(repository, folders)
         listener = listen(host, port)
     except (HeadraceError, OSError) as error:
         raise click.ClickException(str(error)) from error
     app = create_app(
-        ModelServer(repository, strict_json=strict_json),
+        ModelServer(repository, manager=manager, strict_json=strict_json),
         max_request_bytes=max_request_bytes,
         threads=threads,
         gzip=gzip,
@@ -157,13 +225,49 @@ def serve(
         request_timeout=request_timeout,
         max_concurrency=max_concurrency,
     )
+    if poll:
+        manager.start_polling(poll)
     run(app, listener, lambda: click.echo(_announcement(repository, listener, as_json=as_json)))
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """Where the options say that models are."""
+
+    folders: Mapping[str, Path]
+    labels: Mapping[str, Mapping[str, int]]
+    policy: VersionPolicy
+    models_dir: Path | None
+    config: Path | None
+
+    def catalog(self) -> dict[str, ModelConfig]:
+        """Return the models that there are now; --model goes before --config, and --config before --models-dir."""
+        found = {} if self.models_dir is None else models_in(self.models_dir, self.policy)
+        found |= {} if self.config is None else read_models(self.config)
+        return found | {
+            name: ModelConfig(folder, self.policy, self.labels.get(name, {})) for name, folder in self.folders.items()
+        }
+
+
+def _warm_up_sizes(batching: BatchingOptions | None) -> tuple[int, ...]:
+    return (1,) if batching is None else batching.allowed_sizes or (1, batching.max_batch_size)
+
+
+def _check_loaded(repository: ModelRepository, folders: Mapping[str, Path]) -> None:
+    """Check that each model that was named has a version that answers."""
+    for name, folder in folders.items():
+        versions = repository.versions(ModelSpec(name)) if name in repository.names else []
+        if all(version.state is not State.AVAILABLE for version in versions):
+            version_folders(folder)  # tells more where there is no version at all
+            raise no_version_loads(name, folder, versions)
 
 
 def _announcement(repository: ModelRepository, listener: socket.socket, *, as_json: bool) -> str:
     url = url_of(listener)
     models = {
-        name: [str(version.number) for version in repository.versions(ModelSpec(name)) if version.model is not None]
+        name: [
+            str(version.number) for version in repository.versions(ModelSpec(name)) if version.state is State.AVAILABLE
+        ]
         for name in repository.names
     }
     if as_json:

@@ -5,21 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import metadata
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import headrace as hr
 from headrace.graph.proto.types_pb2 import DataType
 from headrace_serving.datatypes import datatype_of
-from headrace_serving.errors import ServableNotFoundError
+from headrace_serving.errors import ServableNotFoundError, UnsupportedError
 from headrace_serving.examples import format_classify, format_regress, parse_examples
 from headrace_serving.execution import Outputs, Work, call_signature
 from headrace_serving.infer import InferAnswer, format_infer, parse_infer
 from headrace_serving.json_tensor import dump_json
+from headrace_serving.json_value import show
+from headrace_serving.manager import ModelManager
 from headrace_serving.model import Model, Signature, TensorInfo, find_signature
-from headrace_serving.predict import format_predict, parse_predict
-from headrace_serving.repository import ModelRepository, ModelSpec, ModelVersion
+from headrace_serving.predict import format_predict, parse_object, parse_predict
+from headrace_serving.repository import Lease, ModelRepository, ModelSpec, ModelVersion, State
 
-_EXTENSIONS = ("binary_tensor_data",)
+R = TypeVar("R")
+
+_EXTENSIONS = ("binary_tensor_data", "model_repository")
 
 
 class _FormatExamples(Protocol):
@@ -33,11 +37,13 @@ class Prepared:
     Attributes:
       work: what is to be computed.
       finish: turns the outputs into the answer.
+      lease: keeps the model loaded; to be given back when the outputs are there, or will not be.
       timeout: seconds that the client grants; None for the server's own limit.
     """
 
     work: Work
     finish: Callable[[Outputs], InferAnswer]
+    lease: Lease
     timeout: float | None = None
 
 
@@ -46,6 +52,7 @@ class ModelServer:
 
     Args:
       repository: the models.
+      manager: what loads and unloads models; None if they are fixed.
       strict_json: refuse the bare tokens `NaN` and `Infinity`, and write null instead of them.
 
     Example:
@@ -54,8 +61,11 @@ class ModelServer:
       []
     """
 
-    def __init__(self, repository: ModelRepository, *, strict_json: bool = False) -> None:
+    def __init__(
+        self, repository: ModelRepository, *, manager: ModelManager | None = None, strict_json: bool = False
+    ) -> None:
         self.repository = repository
+        self._manager = manager
         self._strict = strict_json
 
     def predict(self, spec: ModelSpec, body: bytes) -> bytes:
@@ -95,13 +105,14 @@ class ModelServer:
 
     def prepare_predict(self, spec: ModelSpec, body: bytes) -> Prepared:
         """Check a predict request; arguments and errors as `predict` has them."""
-        _, model = self.repository.resolve(spec)
-        request = parse_predict(body, model.signatures, strict=self._strict)
+        lease, request = self._parsed(
+            spec, lambda model: parse_predict(body, model.signatures, strict=self._strict), self.repository.lease
+        )
 
         def finish(outputs: Outputs) -> InferAnswer:
             return InferAnswer(format_predict(outputs, by_row=request.by_row, strict=self._strict), None)
 
-        return Prepared(Work(request.signature, request.inputs), finish)
+        return Prepared(Work(request.signature, request.inputs), finish, lease)
 
     def prepare_classify(self, spec: ModelSpec, body: bytes) -> Prepared:
         """Check a classify request; arguments and errors as `predict` has them."""
@@ -112,23 +123,35 @@ class ModelServer:
         return self._prepare_examples(spec, body, format_regress)
 
     def _prepare_examples(self, spec: ModelSpec, body: bytes, form: _FormatExamples) -> Prepared:
-        _, model = self.repository.resolve(spec)
-        request = parse_examples(body, model.signatures, strict=self._strict)
+        lease, request = self._parsed(
+            spec, lambda model: parse_examples(body, model.signatures, strict=self._strict), self.repository.lease
+        )
 
         def finish(outputs: Outputs) -> InferAnswer:
             return InferAnswer(form(outputs, request.count, strict=self._strict), None)
 
-        return Prepared(Work(request.signature, request.inputs), finish)
+        return Prepared(Work(request.signature, request.inputs), finish, lease)
 
     def prepare_infer(self, spec: ModelSpec, body: bytes, json_bytes: int | None = None) -> Prepared:
         """Check an infer request; arguments and errors as `infer` has them."""
-        version, model = self._resolve(spec)
-        request = parse_infer(body, json_bytes, model.signatures, strict=self._strict)
+        lease, request = self._parsed(
+            spec, lambda model: parse_infer(body, json_bytes, model.signatures, strict=self._strict), self._lease
+        )
 
         def finish(outputs: Outputs) -> InferAnswer:
-            return format_infer(version.name, version.number, request, outputs, strict=self._strict)
+            return format_infer(spec.name, lease.version.number, request, outputs, strict=self._strict)
 
-        return Prepared(Work(request.signature, request.inputs, request.priority), finish, request.timeout)
+        return Prepared(Work(request.signature, request.inputs, request.priority), finish, lease, request.timeout)
+
+    def _parsed(
+        self, spec: ModelSpec, parse: Callable[[Model], R], lease: Callable[[ModelSpec], Lease]
+    ) -> tuple[Lease, R]:
+        taken = lease(spec)
+        try:
+            return taken, parse(taken.model)
+        except BaseException:
+            taken.release()
+            raise
 
     def status(self, spec: ModelSpec) -> bytes:
         """Answer which versions a model has, newest first, and their states.
@@ -172,7 +195,7 @@ class ModelServer:
         """
         version, model = self._resolve(spec)
         _, signature = find_signature("", model.signatures)
-        loaded = [other for other in self.repository.versions(ModelSpec(spec.name)) if other.model is not None]
+        loaded = [other for other in self.repository.versions(ModelSpec(spec.name)) if other.state is State.AVAILABLE]
         return dump_json(
             {
                 "name": version.name,
@@ -192,28 +215,113 @@ class ModelServer:
         version, _ = self._resolve(spec)
         return dump_json({"name": version.name, "ready": True})
 
+    def index(self, body: bytes) -> bytes:
+        """Answer every version of every model and its state, as the Open Inference Protocol's repository has it.
+
+        Args:
+          body: empty, or `{"ready": true}` for those only that answer.
+        Raises:
+          BadRequestError: it is neither.
+        """
+        ready = bool((parse_object(body, strict=True) if body.strip() else {}).get("ready", False))
+        names = self.repository.names if self._manager is None else self._manager.names()
+        entries: list[dict[str, str]] = []
+        for name in names:
+            versions = self.repository.versions(ModelSpec(name)) if name in self.repository.names else []
+            entries += [_index_entry(version) for version in reversed(versions)]
+            if not versions:
+                entries.append({"name": name, "state": "UNAVAILABLE", "reason": "unloaded"})
+        return dump_json([entry for entry in entries if not ready or entry["state"] == "READY"])
+
+    def load(self, name: str, body: bytes) -> bytes:
+        """Load a model by its name; answers when it takes requests.
+
+        Args:
+          name: the model.
+          body: empty, or an object; parameters that would change the model are refused.
+        Raises:
+          ServableNotFoundError: no such model.
+          ModelFolderError: none of its versions can be loaded.
+          UnsupportedError: the server's models are fixed, or there is a configuration in the body.
+        """
+        parameters = (parse_object(body, strict=True) if body.strip() else {}).get("parameters")
+        if parameters:
+            raise UnsupportedError(
+                "a model cannot be configured by the request that loads it",
+                expected="an empty body",
+                got=show(parameters),
+                hint="write the model's folder, then load it by its name",
+            )
+        self._managed().load(name)
+        return b"{}"
+
+    def unload(self, name: str, body: bytes) -> bytes:
+        """Unload all versions of a model; requests that it has are answered before it is freed.
+
+        Args:
+          name: the model.
+          body: empty, or an object.
+        Raises:
+          ServableNotFoundError: no such model.
+          UnsupportedError: the server's models are fixed.
+        """
+        if body.strip():
+            parse_object(body, strict=True)
+        self._managed().unload(name)
+        return b"{}"
+
+    def _managed(self) -> ModelManager:
+        if self._manager is None:
+            raise UnsupportedError(
+                "the models of this server are fixed",
+                expected="a server with a ModelManager",
+                got="a repository alone",
+                hint="start it by `headrace serve`, or give ModelServer a manager",
+            )
+        return self._manager
+
+    def _lease(self, spec: ModelSpec) -> Lease:
+        try:
+            return self.repository.lease(spec)
+        except ServableNotFoundError as error:
+            raise self._unknown(spec) from error
+
     def _resolve(self, spec: ModelSpec) -> tuple[ModelVersion, Model]:
         try:
             return self.repository.resolve(spec)
         except ServableNotFoundError as error:
-            version = "" if spec.version is None else f" version {spec.version}"
-            raise ServableNotFoundError(
-                f"Request for unknown model: '{spec.name}'{version} is not found",
-                expected=", ".join(self.repository.names) or "a model; none is loaded",
-                got=spec.name,
-            ) from error
+            raise self._unknown(spec) from error
+
+    def _unknown(self, spec: ModelSpec) -> ServableNotFoundError:
+        version = "" if spec.version is None else f" version {spec.version}"
+        return ServableNotFoundError(
+            f"Request for unknown model: '{spec.name}'{version} is not found",
+            expected=", ".join(self.repository.names) or "a model; none is loaded",
+            got=spec.name,
+        )
 
 
 def _compute(prepared: Prepared) -> InferAnswer:
-    return prepared.finish(call_signature(prepared.work.signature, prepared.work.inputs))
+    try:
+        return prepared.finish(call_signature(prepared.work.signature, prepared.work.inputs))
+    finally:
+        prepared.lease.release()
 
 
 def _status(version: ModelVersion) -> dict[str, object]:
-    loaded = version.model is not None
     return {
         "version": str(version.number),
-        "state": "AVAILABLE" if loaded else "END",
-        "status": {"error_code": "OK" if loaded else "UNKNOWN", "error_message": version.error},
+        "state": version.state.value,
+        "status": {"error_code": "UNKNOWN" if version.error else "OK", "error_message": version.error},
+    }
+
+
+def _index_entry(version: ModelVersion) -> dict[str, str]:
+    return {
+        "name": version.name,
+        "version": str(version.number),
+        "state": {State.AVAILABLE: "READY", State.END: "UNAVAILABLE"}.get(version.state, version.state.value),
+        "reason": version.error or ("unloaded" if version.state is State.END else ""),
     }
 
 

@@ -30,6 +30,9 @@ class Method(Enum):
     MODEL_READY = "model ready"
     MODEL_METADATA = "model metadata"
     INFER = "infer"
+    INDEX = "index"
+    LOAD = "load"
+    UNLOAD = "unload"
 
 
 _OPEN_ROUTES: tuple[tuple[str, re.Pattern[str], Method], ...] = tuple(
@@ -42,6 +45,9 @@ _OPEN_ROUTES: tuple[tuple[str, re.Pattern[str], Method], ...] = tuple(
         ("GET", "/v2/models", Method.MODEL_NAMES),
         ("GET", "/v2/models/MODEL", Method.MODEL_METADATA),
         ("GET", "/v2/models/MODEL/ready", Method.MODEL_READY),
+        ("POST", "/v2/repository/index", Method.INDEX),
+        ("POST", "/v2/repository/models/(?P<model>[^/]+)/load", Method.LOAD),
+        ("POST", "/v2/repository/models/(?P<model>[^/]+)/unload", Method.UNLOAD),
     )
 )
 
