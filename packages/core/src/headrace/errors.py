@@ -18,6 +18,7 @@ HeadraceError
 ├── CancelledError (RuntimeError)          the step was cancelled
 ├── DeadlineExceededError (TimeoutError)   the step did not end in time
 ├── AbortedError (RuntimeError)            the step was given up because of another one
+├── ResourceExhaustedError (MemoryError)   there is not enough memory for what was asked
 ├── UnavailableError (ConnectionError)     a peer that cannot be reached now
 ├── UnimplementedError (NotImplementedError) a documented case that is not supported
 ├── DataLossError (OSError)                stored bytes that are damaged or truncated
@@ -48,6 +49,7 @@ __all__ = [
     "NotFoundError",
     "OutOfRangeError",
     "PlacementError",
+    "ResourceExhaustedError",
     "ShapeError",
     "UnavailableError",
     "UnimplementedError",
@@ -171,6 +173,10 @@ class DeadlineExceededError(HeadraceError, TimeoutError):
 
 class AbortedError(HeadraceError, RuntimeError):
     """The step was given up because of another one."""
+
+
+class ResourceExhaustedError(HeadraceError, MemoryError):
+    """There is not enough memory for what was asked."""
 
 
 class UnavailableError(HeadraceError, ConnectionError):

@@ -260,3 +260,21 @@ def test_a_backend_of_another_interface_version_is_refused(monkeypatch: pytest.M
         find_backend("auto")
     Old.interface_version = 1
     assert sorted(backends()) == ["numpy", "old"]
+
+
+def test_running_out_of_memory_names_the_operation_and_leaves_the_session_usable() -> None:
+    with hr.Graph().as_default() as graph:
+        size = hr.placeholder(hr.int64, [])
+        huge = hr.zeros([size, 1024], name="huge")
+    session = hr.Session(graph)
+    with pytest.raises(hr.errors.ResourceExhaustedError, match="not enough memory(.|\n)*'huge' created at"):
+        session.run(huge, feeds={size: 2**36})
+    assert session.run(huge, feeds={size: 2}).shape == (2, 1024)
+
+
+def test_an_arena_that_does_not_fit_into_memory_is_refused() -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [])
+        total = hr.sum(hr.exp(hr.broadcast_to(x, [2**36, 1024])))
+    with pytest.raises(hr.errors.ResourceExhaustedError, match="not enough memory(.|\n)*the values of one step"):
+        hr.Session(graph).run(total, feeds={x: 1.0})

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.errors import FeedError, HeadraceError, InvalidArgumentError
+from headrace.errors import FeedError, HeadraceError, InvalidArgumentError, ResourceExhaustedError
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 from headrace.interfaces import INTERFACE_VERSION, OpHook, Resources
@@ -261,7 +261,10 @@ class NumpyPlan:
     def _new_arena(self) -> tuple[Any, ...]:
         """Fresh memory and the views into it, one per planned value."""
         allocation = self._program.allocation
-        memory = np.empty(allocation.size + ALIGNMENT, np.uint8)
+        try:
+            memory = np.empty(allocation.size + ALIGNMENT, np.uint8)
+        except MemoryError as error:
+            raise _exhausted("the values of one step", error) from error
         start = -memory.ctypes.data % ALIGNMENT
         views = []
         for number, offset in allocation.offsets.items():
@@ -289,10 +292,24 @@ class NumpyPlan:
         if not 0 <= index < len(self._program.lines):
             return error
         op = self._program.lines[index].op
+        if isinstance(error, MemoryError) and not isinstance(error, HeadraceError):
+            exhausted = _exhausted(op.location, error)
+            exhausted.__cause__ = error
+            return exhausted
         if isinstance(error, HeadraceError):
             return error.at(op.location)
         error.add_note(f"while computing {op.location}")
         return error
+
+
+def _exhausted(where: str, error: MemoryError) -> ResourceExhaustedError:
+    return ResourceExhaustedError(
+        "there is not enough memory",
+        where=where,
+        expected="shapes that fit into memory",
+        got=str(error),
+        hint="use smaller batches or shapes",
+    )
 
 
 def _function_name(function: Callable[..., Any]) -> str:
