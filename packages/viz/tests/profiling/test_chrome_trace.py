@@ -7,7 +7,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from headrace_viz.profiling.chrome_trace import chrome_trace, write_chrome_trace
+import pytest
+
+from headrace_viz.profiling import chrome_trace
+from headrace_viz.profiling.chrome_trace import write_chrome_trace
+from headrace_viz.profiling.timeline import Timeline
 
 from .timelines import step, timeline
 
@@ -16,9 +20,15 @@ def _events(trace: dict[str, Any], kind: str) -> list[dict[str, Any]]:
     return [event for event in trace["traceEvents"] if event.get("cat") == kind]
 
 
-def test_steps_operations_stalls_and_memory_are_there() -> None:
+def _written(folder: Path, *timelines: Timeline) -> dict[str, Any]:
+    write_chrome_trace(folder / "trace.json", timelines)
+    trace: dict[str, Any] = json.loads((folder / "trace.json").read_bytes())
+    return trace
+
+
+def test_steps_operations_stalls_and_memory_are_there(tmp_path: Path) -> None:
     found = timeline(step(1, 1_000_100), step(2, 1_000_300, called_ns=1_000_250, error="ShapeError"))
-    trace = chrome_trace([found])
+    trace = _written(tmp_path, found)
     assert [(event["name"], event["ts"], event["dur"]) for event in _events(trace, "step")] == [
         ("step 1", 0.1, 0.1),
         ("step 2", 0.3, 0.1),
@@ -42,10 +52,10 @@ def test_steps_operations_stalls_and_memory_are_there() -> None:
     assert counters[:3] == [("resident memory", 5_000_000), ("resident memory", 7_000_000), ("arenas", 128)]
 
 
-def test_processes_are_brought_onto_one_axis() -> None:
+def test_processes_are_brought_onto_one_axis(tmp_path: Path) -> None:
     first = timeline(step(1, 1_000_100), process=1, wall_ns=5_000_000, identity="a")
     second = timeline(step(1, 1_000_100), process=1, wall_ns=5_000_700, identity="b")
-    trace = chrome_trace([first, second])
+    trace = _written(tmp_path, first, second)
     assert [(event["pid"], event["ts"]) for event in _events(trace, "step")] == [(1, 0.1), (2, 0.8)]
     assert trace["otherData"]["start_ns"] == str(6_000_000)
     names = [event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "process_name"]
@@ -58,3 +68,17 @@ def test_files_are_compressed_by_their_name_and_nothing_is_left_beside_them(tmp_
     plain = json.loads((tmp_path / "a.json").read_bytes())
     assert json.loads(gzip.decompress((tmp_path / "a.json.gz").read_bytes())) == plain
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "a.json.gz"]
+
+
+def test_many_events_are_written_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = timeline(step(1, 1_000_100), step(2, 1_000_300))
+    whole = _written(tmp_path, found, found)
+    monkeypatch.setattr(chrome_trace, "_EVENTS_PER_PIECE", 3)
+    assert _written(tmp_path, found, found) == whole
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "trace.json").mkdir()
+    with pytest.raises(OSError, match="directory"):
+        write_chrome_trace(tmp_path / "trace.json", [timeline()])
+    assert [path.name for path in tmp_path.iterdir()] == ["trace.json"]

@@ -98,6 +98,16 @@ def test_two_recordings_of_one_second_have_files_of_their_own(tmp_path: Path) ->
     assert len(set(recordings)) == 3
 
 
+def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: Path, data: bytes) -> int:
+        raise OSError("no space left on the device")
+
+    monkeypatch.setattr(Path, "write_bytes", fail)
+    with pytest.raises(OSError, match="no space left"), profile(tmp_path, session="full"):
+        pass
+    assert list((tmp_path / "plugins" / "profile" / "full").iterdir()) == []
+
+
 def test_what_an_error_interrupts_is_written_too(tmp_path: Path) -> None:
     with hr.Graph().as_default() as graph:
         y = hr.check_numerics(hr.log(hr.placeholder(hr.float32, [], name="x")), "log")

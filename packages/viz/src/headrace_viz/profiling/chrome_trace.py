@@ -7,6 +7,7 @@ https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU.
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -17,40 +18,45 @@ from headrace_viz.profiling.clock import wall_offsets
 from headrace_viz.profiling.timeline import StepEvent, Timeline
 
 _Json = dict[str, Any]
+_EVENTS_PER_PIECE = 5000
 
 
-def chrome_trace(timelines: Sequence[Timeline]) -> _Json:
-    """Return timelines of one or several processes, brought onto one time axis, as a trace.
+def write_chrome_trace(path: Path, timelines: Sequence[Timeline]) -> None:
+    """Write timelines of one or several processes, brought onto one time axis; compressed if the name ends in `.gz`.
 
     Times count from the start of the first recording, because browsers keep fewer digits than a time since the epoch
     needs; that start is in `otherData`.
 
     Args:
+      path: the file, which appears when it is whole.
       timelines: at least one.
-    """
-    offsets = wall_offsets([timeline.clock for timeline in timelines])
-    origin = min(timeline.start_ns + offset for timeline, offset in zip(timelines, offsets, strict=True))
-    events: list[_Json] = []
-    for number, (timeline, offset) in enumerate(zip(timelines, offsets, strict=True), start=1):
-        # Numbers of processes may be the same on two hosts, so rows are numbered here.
-        events += _process_events(timeline, number, origin - offset)
-    return {
-        "traceEvents": events,
-        "displayTimeUnit": "ms",
-        "otherData": {"start_ns": str(origin), "processes": [timeline.title for timeline in timelines]},
-    }
-
-
-def write_chrome_trace(path: Path, timelines: Sequence[Timeline]) -> None:
-    """Write timelines as a trace; compressed where the name ends in `.gz`.
-
     Raises:
       OSError: the file cannot be written.
     """
-    data = json.dumps(chrome_trace(timelines), separators=(",", ":")).encode()
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    partial.write_bytes(gzip.compress(data, compresslevel=3) if path.suffix == ".gz" else data)
-    partial.replace(path)
+    try:
+        with gzip.open(partial, "wb", compresslevel=3) if path.suffix == ".gz" else partial.open("wb") as file:
+            for text in _json_text(timelines):
+                file.write(text.encode())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _json_text(timelines: Sequence[Timeline]) -> Iterator[str]:
+    """Yield the trace piece by piece: as one value it would take twenty times the memory of the timeline."""
+    offsets = wall_offsets([timeline.clock for timeline in timelines])
+    origin = min(timeline.start_ns + offset for timeline, offset in zip(timelines, offsets, strict=True))
+    about = {"start_ns": str(origin), "processes": [timeline.title for timeline in timelines]}
+    yield f'{{"displayTimeUnit":"ms","otherData":{json.dumps(about)},"traceEvents":['
+    separator = ""
+    for number, (timeline, offset) in enumerate(zip(timelines, offsets, strict=True), start=1):
+        # Numbers of processes may be the same on two hosts, so rows are numbered here.
+        events = _process_events(timeline, number, origin - offset)
+        while piece := list(itertools.islice(events, _EVENTS_PER_PIECE)):
+            yield separator + json.dumps(piece, separators=(",", ":"))[1:-1]
+            separator = ","
+    yield "]}"
 
 
 def _process_events(timeline: Timeline, process: int, origin: int) -> Iterator[_Json]:
