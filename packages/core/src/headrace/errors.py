@@ -195,10 +195,10 @@ class InternalError(HeadraceError, RuntimeError):
     """A fault of Headrace itself; please report it with the text of the error."""
 
 
-def known_names(name: str, known: Iterable[str], *, limit: int = 8) -> str:
+def known_names(name: object, known: Iterable[str], *, limit: int = 8) -> str:
     """Describe which names are known near an unknown one, closest first, for the `expected` field of an error."""
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=limit, cutoff=0.5)
+    close = difflib.get_close_matches(str(name), names, n=limit, cutoff=0.5)
     if close:
         return "one of the known names; close ones: " + ", ".join(close)
     shown = ", ".join(names[:limit]) + (f", ... ({len(names)} in all)" if len(names) > limit else "")

@@ -112,6 +112,8 @@ def test_tensors_of_two_graphs_do_not_mix() -> None:
         (lambda g, x: g.create_op("Identity", [], {"T": "int32"}), "DTypeError", "number of inputs is wrong"),
         (lambda g, x: g.create_op("Identity", [3], {"T": "int32"}), "GraphError", "an input is not a tensor"),
         (lambda g, x: g.operation("nope"), "NotFoundError", "no operation 'nope'"),
+        (lambda g, x: g.tensor(5), "NotFoundError", "no operation '5'"),
+        (lambda g, x: hr.apply_op(5, x), "UnknownOpError", "type '5' is not known"),
         (lambda g, x: g.tensor("x:4"), "NotFoundError", "'x' has no output '4'"),
         (lambda g, x: g.tensor("x:-1"), "NotFoundError", "'x' has no output '-1'"),
         (lambda g, x: x.op.attr("nope"), "InvalidArgumentError", "has no attr 'nope'"),

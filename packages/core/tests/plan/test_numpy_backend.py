@@ -32,6 +32,8 @@ def test_it_is_a_backend() -> None:
 def test_a_backend_that_is_not_installed_is_named_with_its_package() -> None:
     with pytest.raises(hr.errors.NotFoundError, match="'gpu' is not installed(.|\n)*pip install headrace-kernels-gpu"):
         find_backend("gpu")
+    with pytest.raises(hr.errors.NotFoundError, match="backend '5' is not installed"):
+        find_backend(5)
 
 
 def test_fetched_values_alias_nothing() -> None:

@@ -116,7 +116,7 @@ class Graph:
         Raises:
           NotFoundError: there is no such operation or output.
         """
-        op_name, _, index_text = name.partition(":")
+        op_name, _, index_text = str(name).partition(":")
         operation = self.operation(op_name)
         index = int(index_text) if index_text.isdecimal() else 0 if not index_text else -1
         if not 0 <= index < len(operation.outputs):

@@ -108,7 +108,7 @@ def find_backend(name: str) -> Backend:
         raise NotFoundError(
             f"backend '{name}' is not installed",
             expected=known_names(name, installed),
-            got=name,
+            got=str(name),
             hint=f"pip install {packages[name]}" if name in packages else "hr.config(backend='numpy')",
         )
     return installed[name]
