@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import json
+import socket
 import subprocess
 import sys
 import tempfile
+import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from measure.environments import ROOT, SCRATCH, run, tail
+from measure.environments import ROOT, SCRATCH, kept_environment, run, tail
 from measure.report import Row
 
 PROCESSES = 3
@@ -38,6 +43,8 @@ def rows(quick: bool) -> Iterator[Row]:
     """Yield the profiler's rows."""
     yield alignment(quick)
     yield from overhead(quick)
+    if not quick:
+        yield plugin()
 
 
 def alignment(quick: bool) -> Row:
@@ -123,3 +130,57 @@ def overhead(quick: bool) -> Iterator[Row]:
         f"{found['overhead']:+.2%} of {found['step_ms']:.1f} ms (median {found['overhead_of_median']:+.2%})",
         found["overhead"] < 0.03,
     )
+
+
+def plugin() -> Row:
+    """Let stock TensorBoard with its profile plugin, and without TensorFlow, serve a profile."""
+    what, asked = "profiler: TensorBoard", "its profile plugin serves steps and operations of a profile"
+    python = kept_environment("profile-plugin", "tensorboard>=2.18", "tensorboard-plugin-profile")
+    with tempfile.TemporaryDirectory() as logdir:
+        child = _started(logdir)
+        _turn(child)
+        child.communicate(timeout=60)
+        (profile,) = Path(logdir).rglob("*.xplane.pb")
+        port = _free_port()
+        command = [str(python.with_name("tensorboard")), "--logdir", logdir, "--host", "127.0.0.1", "--port", str(port)]
+        server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            runs = _answer(f"http://127.0.0.1:{port}/data/plugin/profile/runs", wait_seconds=90)
+            data = (
+                f"http://127.0.0.1:{port}/data/plugin/profile/data?run=together&host={profile.name.split('.')[0]}&tag="
+            )
+            steps = sum(event.get("name", "").startswith("Step ") for event in _answer(data + "trace_viewer")["traceEvents"])
+            table = [[cell["v"] for cell in row["c"]] for row in _answer(data + "framework_op_stats")[0]["rows"]]
+        except OSError as error:
+            return Row(what, asked, f"no answer: {error}", False)
+        finally:
+            server.terminate()
+            server.wait(timeout=30)
+    products = [row for row in table if "MatMul" in row]
+    return Row(
+        what,
+        asked,
+        f"sessions {runs}; {steps} step in the trace; {len(products)} row of MatMul in its table of operations",
+        runs == ["together"] and steps == 1 and len(products) == 1,
+    )
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def _answer(url: str, *, wait_seconds: float = 0.0) -> Any:
+    """Return the JSON that a server answers, waiting for the server to come up."""
+    give_up = time.monotonic() + wait_seconds
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=60) as reply:
+                body = reply.read()
+                return json.loads(gzip.decompress(body) if reply.headers.get("Content-Encoding") == "gzip" else body)
+        except OSError:
+            if time.monotonic() > give_up:
+                raise
+            time.sleep(0.5)
