@@ -18,6 +18,7 @@ from headrace.grad import (  # noqa: F401
     fft,
     floating,
     gather,
+    image,
     joining,
     linalg,
     losses,

@@ -18,6 +18,7 @@ from headrace.kernels import (  # noqa: F401
     fft,
     floating,
     gather,
+    image,
     joining,
     linalg,
     losses,

@@ -18,6 +18,7 @@ from headrace.ops import (  # noqa: F401
     fft,
     floating,
     gather,
+    image,
     indexing,
     joining,
     linalg,
