@@ -101,6 +101,15 @@ def test_runs_are_shown_side_by_side(tmp_path: Path) -> None:
     assert text.count("operations of") == 1, "one graph of two runs is shown once"
 
 
+def test_many_runs_have_a_short_heading_and_a_row_each(tmp_path: Path) -> None:
+    for number in range(12):
+        with EventWriter(tmp_path / f"run{number}") as writer:
+            writer.scalar("loss", number / 8, 1)
+    _, text = _read(tmp_path)
+    assert text.startswith("12 runs 12 runs run0 run1 run2")
+    assert "last value (lowest, highest) loss run0 0 run1 0.125 run2 0.25" in text
+
+
 def test_names_are_text_and_not_markup(tmp_path: Path) -> None:
     run = tmp_path / "<i>run"
     with EventWriter(run) as writer:

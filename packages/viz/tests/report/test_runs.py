@@ -66,6 +66,13 @@ def test_runs_in_a_folder_and_folders_of_runs_are_named_apart(tmp_path: Path) ->
     assert names == ["a/train", "b/train"]
 
 
+def test_runs_are_in_the_order_in_which_people_count(tmp_path: Path) -> None:
+    for name in ("rate=16.4", "rate=131", "rate=0.5", "rate=2", "other"):
+        _scalars(tmp_path / name, loss=1.0)
+    names = [run.name for run in load_runs([tmp_path])]
+    assert names == ["other", "rate=0.5", "rate=2", "rate=16.4", "rate=131"]
+
+
 def test_a_folder_of_profiles_alone_is_a_run(tmp_path: Path) -> None:
     _profile(tmp_path / "worker")
     (run,) = load_runs([tmp_path])

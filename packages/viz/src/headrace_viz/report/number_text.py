@@ -48,6 +48,8 @@ def duration(seconds: float) -> str:
       ['0.25 s', '42 s', '1 min 30 s', '1 h 1 min', '2 d 7 h']
     """
     if seconds < 60:
+        if 0 < seconds < 0.01:
+            return "< 0.01 s"
         return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
     units = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
     left = int(seconds)

@@ -31,8 +31,7 @@ def report_page(runs: Sequence[Run], *, title: str = "", made_at: float | None =
       title: heading; made from the names of the runs by default.
       made_at: seconds since the epoch, for the foot of the page; now by default.
     """
-    heading = title or ("Runs " if len(runs) > 1 else "Run ") + ", ".join(run.name for run in runs[:4])
-    heading += f" and {len(runs) - 4} more" if not title and len(runs) > 4 else ""
+    heading = title or _heading(runs)
     sections = [_damages(runs), _overview(runs), _curves(runs), _histograms(runs), _texts(runs), _graphs(runs)]
     sections += [_profiles(runs), _environment(runs, time.time() if made_at is None else made_at)]
     return "\n".join(
@@ -49,6 +48,12 @@ def report_page(runs: Sequence[Run], *, title: str = "", made_at: float | None =
             f"<script>\n{_asset('script.js')}</script>\n</body>\n</html>\n",
         ]
     )
+
+
+def _heading(runs: Sequence[Run]) -> str:
+    if len(runs) == 1:
+        return f"Run {runs[0].name}"
+    return f"{len(runs)} runs" + (": " + ", ".join(run.name for run in runs) if len(runs) <= 3 else "")
 
 
 def _asset(name: str) -> str:
@@ -124,9 +129,13 @@ def _overview(runs: Sequence[Run]) -> str:
     ]
     parts = [_table(["run", "last step", "duration", "curves", "points", "first value at"], rows)]
     tags = _tags(runs)
-    if tags:
-        head = ["last value (lowest, highest)", *(_text(run.name) for run in runs)]
-        parts.append(_table(head, ([_text(tag), *(_last(run.curves.get(tag)) for run in runs)] for tag in tags)))
+    names = [run.name for run in runs]
+    values = [[_last(run.curves.get(tag)) for run in runs] for tag in tags]
+    if len(names) > max(len(tags), 3):  # a page has more room below than to the right
+        names, tags, values = tags, names, [list(column) for column in zip(*values, strict=True)]
+    if values:
+        head = ["last value (lowest, highest)", *map(_text, names)]
+        parts.append(_table(head, ([_text(tag), *row] for tag, row in zip(tags, values, strict=True))))
     return _section("Overview", *parts)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -127,8 +129,14 @@ def _runs_in(root: Path, label: str) -> list[Run]:
         profiles.setdefault(name, []).append(path)
     return [
         _run(_run_name(label, name, root), folder, files_of_run.get(name, []), profiles.get(name, []))
-        for name, folder in sorted(folders.items())
+        for name, folder in sorted(folders.items(), key=lambda item: _natural(item[0]))
     ]
+
+
+def _natural(name: str) -> list[tuple[float, str]]:
+    """Return what puts names in the order in which people count: `run2` before `run10`."""
+    parts = re.split(r"(\d+(?:\.\d+)?)", name)
+    return [(float(part), "") if place % 2 else (math.inf, part) for place, part in enumerate(parts)]
 
 
 def _run_name(label: str, name: str, root: Path) -> str:
