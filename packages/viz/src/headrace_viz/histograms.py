@@ -1,6 +1,6 @@
 """Histograms: rows of left edge, right edge and count, as TensorBoard draws them, and TensorFlow 1's form.
 
-Counting is one pass over blocks that stay in the cache: 3 ns for each element, where `np.histogram` takes 30 and more.
+Counting is one pass over blocks that stay in the cache, several times as fast as `np.histogram`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from headrace.errors import DTypeError, InvalidArgumentError
 from headrace_viz.proto.event_pb2 import HistogramProto
 
 DEFAULT_BUCKETS = 30
-_BLOCK = 32 * 1024
+_BLOCK = 64 * 1024
+_SMALLEST_SPAN = 1e10  # times the smallest normal number: below it the factor for the place would overflow
+_MAX_PAIRED = 255
 
 Floats = NDArray[np.float64]
 
@@ -24,8 +26,9 @@ Floats = NDArray[np.float64]
 def histogram_rows(values: Any, buckets: int = DEFAULT_BUCKETS) -> Floats:
     """Count real numbers in buckets of equal width between the smallest and the largest of them.
 
-    An element on an edge belongs to the bucket on its right, the largest one to the last bucket; where rounding of the
-    division decides, an element within 1e-15 of an edge, relatively, may count on either side.
+    An element on an edge belongs to the bucket on its right, the largest one to the last bucket. Places are computed in
+    float32 for float16 and float32, else in float64, so an element as near to an edge as their rounding may count on
+    either side.
 
     Args:
       values: real numbers of any shape, all finite.
@@ -179,21 +182,42 @@ def not_finite(array: NDArray[Any]) -> InvalidArgumentError:
 
 
 def _equal_width_counts(array: NDArray[Any], low: float, high: float, buckets: int) -> Floats:
-    counts = np.zeros(buckets, np.int64)
-    if not np.isfinite(high - low):  # halves of numbers this large lose nothing
-        array, low, high = array.astype(np.float64) / 2, low / 2, high / 2
-    scratch = np.empty(min(_BLOCK, array.size))
-    index = np.empty(scratch.size, np.intp)
+    work: type[np.float32 | np.float64] = (
+        np.float32 if array.dtype.kind == "f" and array.dtype.itemsize <= 4 else np.float64
+    )
+    span, limits = high - low, np.finfo(work)
+    if not _SMALLEST_SPAN * float(limits.tiny) < span < float(limits.max):  # few arrays need this slower way
+        wide = array.astype(np.float64)
+        above = wide / 2 - low / 2 if span > 1 else wide - low
+        array, low, span, work = above / above.max(), 0.0, 1.0, np.float64
+    counts = np.zeros(buckets + 1, np.int64)  # the last one is for the largest value, which lies on the edge
+    place = np.empty(min(_BLOCK, array.size), work)
     for start in range(0, array.size, _BLOCK):
         block = array[start : start + _BLOCK]
-        place, number = scratch[: block.size], index[: block.size]
-        np.subtract(block, low, out=place, casting="unsafe", dtype=np.float64)
-        np.divide(place, high - low, out=place)
-        np.multiply(place, buckets, out=place)
-        np.minimum(place, buckets - 1, out=place)
-        number[:] = place  # truncates
-        counts += np.bincount(number, minlength=buckets)
-    return counts.astype(np.float64)
+        part = place[: block.size]
+        np.subtract(block, work(low), out=part, casting="same_kind", dtype=work)
+        part *= work(buckets / span)
+        counts += _count(part, buckets + 1)
+    counts[-2] += counts[-1]
+    return counts[:-1].astype(np.float64)
+
+
+def _count(places: NDArray[Any], count: int) -> NDArray[Any]:
+    """Count numbers in 0 ... count by their whole parts.
+
+    Counting takes longer than all that comes before it. So two numbers are counted at once where both fit into 16 bits,
+    and the counts of pairs are added up afterwards.
+    """
+    if count > _MAX_PAIRED:
+        return np.bincount(places.astype(np.intp), minlength=count)
+    index = np.zeros(places.size + places.size % 2, np.uint8)
+    index[: places.size] = places
+    pairs = index.view("<u2")
+    pairs -= (pairs >> 8) * np.uint16(256 - count)  # high * 256 + low becomes high * count + low
+    found = np.bincount(pairs, minlength=count * count).reshape(count, count)
+    counts: NDArray[Any] = found.sum(axis=0) + found.sum(axis=1)
+    counts[0] -= places.size % 2
+    return counts
 
 
 @functools.cache

@@ -1,0 +1,162 @@
+"""What the viz package must hold, one function per row of its table."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from measure import viz_profile
+from measure.environments import ROOT, SCRATCH, kept_environment, run, tail
+from measure.report import Row
+
+VIZ = ROOT / "packages" / "viz"
+CORE = ROOT / "packages" / "core"
+TESTS = VIZ / "tests"
+PEERS = ("tensorboardX>=2.6.3", "tensorboard>=2.18")
+HARD_CASES = ("B01", "B03", "B05", "B07")
+CLOSING = re.compile(r"(\d+ (?:passed|failed|error).*) in [0-9.]+s")
+
+
+def rows(quick: bool) -> Iterator[Row]:
+    """Yield every row, cheapest first.
+
+    Args:
+      quick: fewer rounds, in this environment, beside the peer only if it is installed here.
+    """
+    SCRATCH.mkdir(parents=True, exist_ok=True)
+    yield hard()
+    yield from hostile()
+    yield killed()
+    yield from served()
+    yield large_graph(quick)
+    yield from writing(quick)
+    yield from viz_profile.rows(quick)
+
+
+def test_row(what: str, asked: str, *arguments: str) -> Row:
+    """Run some of the package's tests and report their closing line."""
+    done = run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments])
+    closing = CLOSING.findall(done.stdout) or [tail(done.stdout, 1)]
+    holds = done.returncode == 0 and "skipped" not in closing[-1]
+    return Row(what, asked, closing[-1], holds, "" if holds else tail(done.stdout))
+
+
+def hard() -> Row:
+    """Run the tests that name a hard case of summaries."""
+    asked = "a test names each case, and passes"
+    listing = run([sys.executable, "-m", "pytest", "--collect-only", "-q", str(TESTS)]).stdout
+    named = set(re.findall(r"(?<![A-Za-z0-9])(B\d\d)(?![0-9])", listing))
+    missing = [case for case in HARD_CASES if case not in named]
+    row = test_row("hard cases", asked, "-k", " or ".join(HARD_CASES), str(TESTS))
+    measured = f"{len(HARD_CASES) - len(missing)} of {len(HARD_CASES)} cases named; {row.measured}"
+    return Row(row.what, asked, measured, row.holds and not missing, row.detail)
+
+
+def hostile() -> Iterator[Row]:
+    """Run the tests of torn and damaged files, and the fuzzing of the readers."""
+    yield test_row(
+        "torn files",
+        "truncated at every byte of the last three records: exactly the complete records",
+        "-k",
+        "torn or truncated",
+        str(TESTS / "test_writer.py"),
+        str(TESTS / "test_records.py"),
+        str(TESTS / "test_tensorboard.py"),
+    )
+    yield test_row(
+        "hostile files",
+        "a flipped bit is detected by the strict reader; fuzzed files give values or a DataLossError",
+        "-k",
+        "flipped or fuzz or length or damaged or lenient",
+        str(TESTS / "test_records.py"),
+        str(TESTS / "test_reading.py"),
+        str(TESTS / "test_tensors.py"),
+    )
+
+
+def killed() -> Row:
+    """Kill writers at work and resume."""
+    return test_row(
+        "kill -9 while writing",
+        "restart with purge_step: one clean curve, in our reader and in TensorBoard",
+        "-k",
+        "killed or resumed",
+        str(TESTS / "test_writer.py"),
+        str(TESTS / "test_tensorboard.py"),
+        str(TESTS / "test_reading.py"),
+    )
+
+
+def served() -> Iterator[Row]:
+    """Ask stock TensorBoard, under each of its loaders, and look at its pages."""
+    for loader, value in (("fast", "true"), ("python", "false")):
+        yield test_row(
+            f"stock TensorBoard, --load_fast={value}",
+            "every data kind served with the right values through its HTTP interface",
+            "-k",
+            loader,
+            str(TESTS / "test_tensorboard.py"),
+        )
+
+
+def large_graph(quick: bool) -> Row:
+    """Write a graph of 100,000 nodes and ask TensorBoard for it."""
+    python = sys.executable if quick else str(peer())
+    file = SCRATCH / "large_graph.json"
+    done = run([python, str(VIZ / "benchmarks" / "large_graph.py"), "--operations", "100000", "--json", str(file)])
+    if done.returncode != 0:
+        return Row("graph of 100,000 nodes", "the benchmark runs", "it failed", False, tail(done.stdout))
+    found = json.loads(file.read_text())
+    served, seconds = found.get("nodes_served", 0), found.get("serve_seconds", 0.0)
+    return Row(
+        "graph of 100,000 nodes",
+        "written in < 2 s, TensorBoard answers",
+        f"{found['write_seconds']:.2f} s; {served} nodes served after {seconds:.1f} s",
+        found["write_seconds"] < 2 and served == found["operations"],
+    )
+
+
+def writing(quick: bool) -> Iterator[Row]:
+    """Measure what writing costs, beside tensorboardX."""
+    python = sys.executable if quick else str(peer())
+    file = SCRATCH / "writing.json"
+    command = [python, str(VIZ / "benchmarks" / "writing.py"), "--json", str(file)]
+    done = run([*command, "--quick"] if quick else command)
+    if done.returncode != 0:
+        yield Row("speed", "the benchmark runs", "it failed", False, tail(done.stdout))
+        return
+    result = json.loads(file.read_text())
+    costs = {cost["name"]: cost for cost in result["costs"]}
+
+    def row(name: str, what: str, bound_us: float | None, times: float | None) -> Row:
+        cost = costs[name]
+        ours, ratio = cost["microseconds"]["headrace"], cost["ratio"]
+        bounds = [] if bound_us is None else [f"<= {bound_us:.0f} us"]
+        bounds += [] if times is None else [f">= {times:.0f} x tensorboardX"]
+        beside = "tensorboardX not measured" if ratio is None else f"tensorboardX takes {ratio:.2f} times as long"
+        holds = (bound_us is None or ours <= bound_us) and (times is None or (ratio is not None and ratio >= times))
+        spread = cost["spread"]["headrace"]
+        return Row(f"speed: {what}", " and ".join(bounds), f"{ours:.1f} us (spread {spread:.1f}; {beside})", holds)
+
+    yield row("add_scalar", "add_scalar, written", 8.0, 3.0)
+    image = row(
+        "add_image, call", f"image of {result['image_bytes'] / 1e6:.2f} MB, as the caller sees it", 2000.0, None
+    )
+    written = costs["add_image, written"]["microseconds"]["headrace"]
+    yield Row(image.what, image.asked, image.measured, image.holds, f"compressed and written: {written / 1000:.1f} ms")
+    yield row("add_histogram", f"histogram of {result['elements'] / 1e6:.0f} M floats", None, 5.0)
+    step = result["step"]
+    yield Row(
+        "speed: training step with a scalar at each",
+        "< 1 % slower",
+        f"{step['added_share']:+.2%} of {step['step_us']:.0f} us",
+        step["added_share"] < 0.01,
+    )
+
+
+def peer() -> Path:
+    """Return the Python of the environment with the peers."""
+    return kept_environment("viz-peer", *PEERS, "-e", str(CORE), "-e", str(VIZ))
