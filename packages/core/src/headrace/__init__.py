@@ -174,7 +174,7 @@ from headrace.ops.selection import argwhere, boolean_mask, where
 from headrace.ops.sets import unique_all, unique_counts, unique_inverse, unique_values
 from headrace.ops.sorting import argsort, searchsorted, sort
 from headrace.ops.sparse import SparseTensor
-from headrace.runtime.trace import Trace
+from headrace.runtime.trace import StepRecord, Trace
 from headrace.session import PendingStep, Session
 from headrace.signature import Signature
 from headrace.training import optim
@@ -224,6 +224,7 @@ __all__ = [
     "Shape",
     "Signature",
     "SparseTensor",
+    "StepRecord",
     "Tensor",
     "TensorSpec",
     "Trace",

@@ -10,7 +10,6 @@ import sys
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 import headrace as hr
 from headrace.errors import FailedPreconditionError, InvalidArgumentError
@@ -20,9 +19,6 @@ from headrace_viz.profiling.clock import ClockPair, ProcessClock, clock_identity
 from headrace_viz.profiling.op_table import Grouping, format_table
 from headrace_viz.profiling.timeline import MemorySample, Timeline, traced_steps
 from headrace_viz.profiling.xspace import to_xspace
-
-if TYPE_CHECKING:
-    from headrace.runtime.trace import StepRecord
 
 __all__ = ["Profile", "profile"]
 
@@ -219,7 +215,7 @@ class _BoundedTrace(hr.Trace):
         self._left = max_operations
         self._next_sample_ns = 0
 
-    def add(self, record: StepRecord) -> None:
+    def add(self, record: hr.StepRecord) -> None:
         # Counters are changed without a lock: threads that meet here may record a step more or sample twice.
         if self._left <= 0:
             self.skipped_steps += 1

@@ -7,15 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import headrace as hr
 from headrace_viz.profiling.ceilings import Ceilings
 from headrace_viz.profiling.clock import ProcessClock
 from headrace_viz.profiling.cost import MOVES_NOTHING, floating_operations, tensor_bytes
-
-if TYPE_CHECKING:
-    from headrace.runtime.trace import StepRecord
 
 DEFAULT_DEVICE = "CPU:0"
 
@@ -61,7 +57,7 @@ class OpEvent:
 
 @dataclass(frozen=True, slots=True)
 class StepEvent:
-    """One step; see `headrace.runtime.trace.StepRecord` for the attributes that it shares.
+    """One step; see `headrace.StepRecord` for the attributes that it shares.
 
     Attributes:
       events: the operations that ran, in order.
@@ -156,7 +152,9 @@ class Timeline:
             yield time_ns, used
 
 
-def traced_steps(records: Sequence[StepRecord]) -> tuple[tuple[TracedOp, ...], tuple[StepEvent, ...], dict[int, str]]:
+def traced_steps(
+    records: Sequence[hr.StepRecord],
+) -> tuple[tuple[TracedOp, ...], tuple[StepEvent, ...], dict[int, str]]:
     """Return the operations, the steps and the thread names of what core recorded."""
     ops: list[TracedOp] = []
     first_of_plan: dict[int, int] = {}
@@ -189,7 +187,7 @@ def traced_steps(records: Sequence[StepRecord]) -> tuple[tuple[TracedOp, ...], t
     return tuple(ops), tuple(steps), {record.thread_id: record.thread_name for record in records}
 
 
-def _traced_ops(record: StepRecord) -> Iterator[TracedOp]:
+def _traced_ops(record: hr.StepRecord) -> Iterator[TracedOp]:
     kernels = record.kernels or [""] * len(record.operations)
     for op, kernel in zip(record.operations, kernels, strict=True):
         yield TracedOp(
