@@ -149,7 +149,9 @@ def plugin() -> Row:
             data = (
                 f"http://127.0.0.1:{port}/data/plugin/profile/data?run=together&host={profile.name.split('.')[0]}&tag="
             )
-            steps = sum(event.get("name", "").startswith("Step ") for event in _answer(data + "trace_viewer")["traceEvents"])
+            steps = sum(
+                event.get("name", "").startswith("Step ") for event in _answer(data + "trace_viewer")["traceEvents"]
+            )
             table = [[cell["v"] for cell in row["c"]] for row in _answer(data + "framework_op_stats")[0]["rows"]]
         except OSError as error:
             return Row(what, asked, f"no answer: {error}", False)

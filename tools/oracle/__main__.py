@@ -26,6 +26,11 @@ def versions() -> str:
     return ", ".join(f"{name} {metadata.version(name)}" for name in names) + f", Python {sys.version.split()[0]}"
 
 
+def _plain(text: str) -> str:
+    """Return an error's text so that it can stand in a code span."""
+    return text.replace("`", "'").strip()
+
+
 def document(result: cases.Result, found: dict[str, list[graphs.Difference]], count: int) -> str:
     """Return the record as a document."""
     lines = [f"Versions: {versions()}.", "", "## Operation cases", "", "| outcome | cases |", "|---|---|"]
@@ -33,13 +38,13 @@ def document(result: cases.Result, found: dict[str, list[graphs.Difference]], co
     lines += ["", "## Random graphs, values and gradients", "", "| direction | graphs | equal |", "|---|---|---|"]
     lines += [f"| {direction} | {count} | {count - len(differences)} |" for direction, differences in found.items()]
     lines += ["", "## Differences", ""]
-    differences = [f"- `{case}`: {what}" for case, what in result.differences]
+    differences = [f"- `{case}`: `{_plain(what)}`" for case, what in result.differences]
     differences += [f"- graph {d.seed}, {d.direction}: {d.what}" for group in found.values() for d in group]
     lines += differences or ["None."]
     lines += ["", "## Deliberate deviations", "", "Where TensorFlow is wrong by its own definition.", ""]
     lines += [f"- `{case}`: {why}" for case, why in result.deviations] or ["None."]
     lines += ["", "## Computed here only", "", "What TensorFlow refuses with the same inputs.", ""]
-    lines += [f"- `{case}`: {what}" for case, what in result.extensions] or ["None."]
+    lines += [f"- `{case}`: `{_plain(what)}`" for case, what in result.extensions] or ["None."]
     return HEADER + "\n".join(lines) + "\n"
 
 
