@@ -159,7 +159,7 @@ def figure_pixels(figure: Any, *, close: bool = False) -> Pixels:
     Raises:
       NotFoundError: matplotlib is not installed.
     """
-    canvas = load_extra("matplotlib.backends.backend_agg", "figures").FigureCanvasAgg(figure)
+    canvas = load_extra("matplotlib.backends.backend_agg", "plots").FigureCanvasAgg(figure)
     canvas.draw()
     pixels = np.array(np.asarray(canvas.buffer_rgba())[..., :3], np.uint8)
     if close and "matplotlib.pyplot" in sys.modules:  # without it there is nothing that remembers
