@@ -12,7 +12,6 @@ import pytest
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("packages/*/*.md")])
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
 EXAMPLES = [document for document in DOCUMENTS if BLOCK.search(document.read_text())]
@@ -28,7 +27,7 @@ def test_python_in_a_document_runs_from_top_to_bottom(document: Path, tmp_path: 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_between_documents_lead_somewhere(document: Path) -> None:
-    targets = [target for target in LINK.findall(FENCED.sub("", document.read_text())) if "://" not in target]
+    targets = [target for target in LINK.findall(CODE.sub("", document.read_text())) if "://" not in target]
     assert [target for target in targets if not (document.parent / target).exists()] == []
 
 
