@@ -7,11 +7,9 @@ from collections.abc import Hashable, Sequence
 from headrace.graph.attr import attr_key
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
-from headrace.passes.rewrite import copy_op, drop_dead, rewrite
+from headrace.passes.rewrite import copy_op, drop_dead, is_pure, rewrite
 
 __all__ = ["cse"]
-
-_NEVER = frozenset({"_Arg", "_Retval", "Placeholder", "NoOp"})
 
 
 def cse(graph: Graph) -> Graph:
@@ -23,7 +21,7 @@ def cse(graph: Graph) -> Graph:
     seen: dict[Hashable, Sequence[Tensor]] = {}
 
     def merge(op: Operation, inputs: Sequence[Tensor], target: Graph) -> Sequence[Tensor] | None:
-        if op.type in _NEVER or op.op_def.stateful or op.control_inputs or "_target" in op.attrs or not op.outputs:
+        if not is_pure(op):
             return None
         key = _key(op, inputs)
         known = seen.get(key)

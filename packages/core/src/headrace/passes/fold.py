@@ -13,15 +13,13 @@ from headrace.graph.operation import Operation, Tensor
 from headrace.graph.shape_value import constant_value
 from headrace.kernels.context import NO_RESOURCES, context_of, group_inputs
 from headrace.kernels.registry import find_kernel, kernels_of
-from headrace.passes.rewrite import drop_dead, rewrite
+from headrace.passes.rewrite import drop_dead, is_pure, rewrite
 from headrace.types import Array, Shape
 
 __all__ = ["fold"]
 
 MAX_GROWTH_BYTES = 1 << 16
 """A folded constant may exceed the constants it comes from by this much: folding `fill([10**9], 0)` saves nothing."""
-
-_NEVER = frozenset({"Const", "_Arg", "_Retval", "Placeholder", "NoOp"})
 
 
 def fold(graph: Graph) -> Graph:
@@ -34,7 +32,7 @@ def fold(graph: Graph) -> Graph:
 
 
 def _fold_op(op: Operation, inputs: Sequence[Tensor], graph: Graph) -> Sequence[Tensor] | None:
-    if op.type in _NEVER or op.op_def.stateful or op.control_inputs or "_target" in op.attrs or not op.outputs:
+    if op.type == "Const" or not is_pure(op):
         return None
     values = _values(op, inputs)
     if values is None:

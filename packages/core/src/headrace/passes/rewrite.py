@@ -11,7 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 
-__all__ = ["copy_op", "drop_dead", "is_root", "rewrite"]
+__all__ = ["copy_op", "drop_dead", "is_pure", "is_root", "rewrite"]
+
+_MARKERS = frozenset({"_Arg", "_Retval", "Placeholder", "NoOp"})
+"""Types that compute nothing: they mark what goes in and out of a graph, or order effects."""
 
 Rule = Callable[[Operation, Sequence[Tensor], Graph], "Sequence[Tensor] | None"]
 """Gets an operation of the old graph, its inputs in the new one and the new graph; gives the tensors that stand for its
@@ -70,6 +73,12 @@ def copy_op(
 def is_root(op: Operation) -> bool:
     """True if the operation must run whether or not another one reads it."""
     return op.type in ("_Arg", "_Retval") or "_target" in op.attrs or op.op_def.has_effect
+
+
+def is_pure(op: Operation) -> bool:
+    """True if the operation does nothing but compute its outputs: a pass may put other tensors in their place."""
+    runs_for_effect = op.op_def.stateful or op.control_inputs or "_target" in op.attrs
+    return bool(op.outputs) and op.type not in _MARKERS and not runs_for_effect
 
 
 def drop_dead(graph: Graph) -> Graph:
