@@ -91,6 +91,8 @@ class Session:
       graph: the graph to run.
       target: "" for this process, or the address of a cluster such as `"grpc://host:2222"`.
       config: options of compiling and running; those in force here by default.
+    Attributes:
+      resources: the container of the session's variables and streams of random numbers.
     Raises:
       NotFoundError: the package for such a target is not installed.
 
@@ -295,9 +297,8 @@ class Session:
             if variable.initializer is not None and handle.op.name in names
         ]
         buffers = self._variable_buffers()
-        pending = [op for op in targets if not buffers[op.inputs[0].op.name].is_initialized]
-        for op in pending:
-            if not buffers[op.inputs[0].op.name].is_initialized:
+        for op in targets:
+            if not buffers[op.inputs[0].op.name].is_initialized:  # the initializer of another one may have needed it
                 self._definition(Fetches((), (op,), lambda values: None), ()).run(())
 
     def _check_open(self) -> None:
