@@ -66,7 +66,12 @@ class _Trace:
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """What a call of a function becomes."""
+    """What a call of a function becomes.
+
+    Attributes:
+      graph_text: see `text`.
+      backend: the name of the backend that compiles it.
+    """
 
     graph_text: str
     backend: str
@@ -77,7 +82,8 @@ class Lowered:
 
     def explain(self) -> str:
         """What the backend made of it."""
-        return f"backend {self.backend}: one segment of {self.graph_text.count(chr(10))} operations"
+        count = self.graph_text.count("\n")
+        return f"backend {self.backend}: one segment of {count} operations"
 
 
 @dataclass(slots=True)
@@ -137,7 +143,7 @@ class Function:
         bound = self._bind(args, kwargs)
         leaves: list[Any] = []
         static = _flatten(bound, leaves)
-        if any(_is_symbolic(leaf) for leaf in leaves):
+        if any(isinstance(leaf, Tensor) for leaf in leaves):
             with graph_of(leaves):
                 return self._inline(args, kwargs)
         arrays = [as_array(leaf, None) for leaf in leaves]
@@ -280,12 +286,12 @@ def function(python_function: Callable[..., Any]) -> Function:
     return Function(python_function)
 
 
+_VALUES = (np.ndarray, np.generic, bool, int, float, complex)
+"""The concrete values that become tensors; text is a part of the signature."""
+
+
 def _is_array(value: Any) -> bool:
-    return isinstance(value, (np.ndarray, np.generic, bool, int, float, complex)) or _is_symbolic(value)
-
-
-def _is_symbolic(value: Any) -> bool:
-    return isinstance(value, Tensor)
+    return isinstance(value, (Tensor, *_VALUES))
 
 
 _TENSOR = object()
@@ -337,8 +343,8 @@ def _map_tensors(convert: Callable[[Any], Any], result: Any) -> Any:
 
 
 def _tensor_of(result: Any) -> Any:
-    """What a traced function may return besides tensors: Python values, which become constants."""
-    return constant(result) if isinstance(result, (np.ndarray, np.generic, bool, int, float, complex)) else result
+    """What a traced function may return besides tensors: values, which become constants."""
+    return constant(result) if isinstance(result, _VALUES) else result
 
 
 def _identity(result: Any) -> Any:
