@@ -367,7 +367,12 @@ def as_shape(value: ShapeLike) -> Shape:
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """The static type of a value: element type and shape."""
+    """The static type of a value.
+
+    Attributes:
+      dtype: the element type.
+      shape: the static shape.
+    """
 
     dtype: DType
     shape: Shape

@@ -51,6 +51,9 @@ class Variable(Operators):
       shape: the static shape every value must satisfy; by default that of the initial value.
       trainable: whether optimisers update it.
       beside: another variable: the new one lives where that one lives (its graph, or the process) and on its device.
+    Attributes:
+      spec: dtype and static shape.
+      initializer: the operation that gives it its initial value, or None outside a graph.
     Raises:
       InvalidArgumentError: outside a graph the initial value is symbolic.
 

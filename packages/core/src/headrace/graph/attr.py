@@ -57,7 +57,12 @@ REQUIRED = _Required()
 
 @dataclass(frozen=True, slots=True)
 class FunctionName:
-    """The value of an attribute that names a function of the graph's library, with that function's own attributes."""
+    """The value of an attribute that names a function of the graph's library, with that function's own attributes.
+
+    Attributes:
+      name: the function's name in the library.
+      attrs: its attributes.
+    """
 
     name: str
     attrs: Mapping[str, AttrValue] = field(default_factory=dict, hash=False)
@@ -65,7 +70,11 @@ class FunctionName:
 
 @dataclass(frozen=True, slots=True)
 class RawAttr:
-    """An attribute that this program does not know, kept as the bytes it came in, to be written out again."""
+    """An attribute that this program does not know, kept as the bytes it came in, to be written out again.
+
+    Attributes:
+      serialized: the bytes of an `AttrValue` message.
+    """
 
     serialized: bytes
 

@@ -19,7 +19,7 @@ from headrace.graph.shape_value import constant_value, constant_value_as_shape
 from headrace.graph.source import SourceLine, user_line
 from headrace.types import Array, Shape, TensorSpec
 
-__all__ = ["Graph"]
+__all__ = ["Graph", "unknown_op_def"]
 
 _rule_numbers = itertools.count()
 
@@ -40,6 +40,9 @@ class Graph:
     Attributes:
       handles: the variables that are used in the graph, each with its handle there.
       gradient_rules: the rules without a registered name under which operations of the graph were created.
+      library: the functions that an imported graph brought, as the bytes of its `FunctionDefLibrary`, to be written out
+        again.
+      versions: producer and lowest consumer version of the graph file it was imported from.
 
     Example:
       >>> import headrace as hr

@@ -19,12 +19,34 @@ if TYPE_CHECKING:
     from headrace.graph.graph import Graph
     from headrace.graph.operation import Operation, Tensor
 
-__all__ = ["Scope", "colocate_with", "control_dependencies", "current_graph", "device", "has_graph", "name_scope"]
+__all__ = [
+    "Scope",
+    "check_name",
+    "colocate_with",
+    "control_dependencies",
+    "current_graph",
+    "current_scope",
+    "device",
+    "enter",
+    "has_graph",
+    "name_scope",
+    "without_control_dependencies",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Everything that surrounds the creation of an operation."""
+    """Everything that surrounds the creation of an operation.
+
+    Attributes:
+      graph: the graph that is being built, or None.
+      prefix: what comes before a name: "" or a path that ends in `/`.
+      device: the requested device, or "".
+      control_inputs: the operations that run before each new one.
+      colocation: names of operations whose device a new one must share.
+      effect_order: keeps effects in the order of the program, or None where edges alone order them.
+      gradient_override: the gradient rule, or its registered name, by the operation type it is to serve.
+    """
 
     graph: Graph | None = None
     prefix: str = ""

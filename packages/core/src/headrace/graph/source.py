@@ -12,7 +12,12 @@ __all__ = ["SourceLine", "user_line"]
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """A line of the user's program; printed as `file.py:12`."""
+    """A line of the user's program; printed as `file.py:12`.
+
+    Attributes:
+      filename: the path of the file.
+      line: the number of the line, from 1; 0 where it is not known.
+    """
 
     filename: str
     line: int

@@ -16,7 +16,12 @@ __all__ = ["NO_RESOURCES", "KernelContext", "context_of", "group_inputs"]
 
 @dataclass(frozen=True, slots=True)
 class KernelContext:
-    """What a kernel sees of its operation (see `interfaces.OpContext`)."""
+    """What a kernel sees of its operation.
+
+    Attributes:
+      attrs: its attributes by name, defaults filled in.
+      name, type, inputs, outputs, resources: see `interfaces.OpContext`.
+    """
 
     name: str
     type: str

@@ -23,7 +23,12 @@ class VariableBuffer:
 
     Readers get the buffer itself, no copy. An update writes in place if no reader holds the buffer (by its reference
     count, as TensorFlow's copy-on-read does); otherwise it writes to a fresh one and exchanges them, so that a reader
-    never sees a half- written value.
+    never sees a half-written value.
+
+    Args:
+      name: the name under which it is shared.
+      dtype: the element type.
+      shape: the static shape that every value must satisfy.
     """
 
     def __init__(self, name: str, dtype: DType, shape: Shape) -> None:

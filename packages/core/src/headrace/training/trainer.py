@@ -34,6 +34,15 @@ class Trainer:
       metrics: "accuracy", "mean_absolute_error", or functions of labels and outputs, whose means are reported.
       callbacks: called between steps and epochs, in this order.
       seed: of the graph; with it two runs are equal bit for bit.
+    Attributes:
+      step: steps done so far.
+      epoch: epochs done so far.
+      dataset: what the last `fit` trains on, or None before the first.
+      history: what `fit` returns.
+      fetched: what callbacks asked for, by their names, with its values in the last step.
+      batch_examples: examples in the last batch.
+      input_seconds: how long the last step waited for its batch.
+      step_seconds: how long the last step ran.
     Raises:
       InvalidArgumentError: the model, the optimizer or a callback is not one.
       NotFoundError: there is no loss or metric of that name.
