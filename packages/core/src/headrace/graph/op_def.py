@@ -11,10 +11,19 @@ from typing import Protocol
 
 from headrace import types
 from headrace.errors import AlreadyExistsError, AttrError, InvalidArgumentError, UnknownOpError, known_names
-from headrace.graph.attr import REQUIRED, AttrSpec, AttrValue, any_type
+from headrace.graph.attr import AttrSpec, AttrValue, any_type
 from headrace.types import Array, DType, Shape, TensorSpec, as_dtype
 
-__all__ = ["ArgSpec", "InferenceContext", "OpDef", "find_op_def", "op_defs", "register_op"]
+__all__ = [
+    "UNKNOWN_OUTPUT",
+    "ArgSpec",
+    "InferenceContext",
+    "OpDef",
+    "find_op_def",
+    "lookup_op_def",
+    "op_defs",
+    "register_op",
+]
 
 
 class InferenceContext(Protocol):
@@ -158,7 +167,7 @@ def register_op(
     reads_only: bool = False,
     commutative: bool = False,
 ) -> Callable[[ShapeFunction], ShapeFunction]:
-    """Register an operation type; decorates its shape function, whose docstring documents the operation.
+    """Register an operation type; decorates its shape function, whose docstring, if any, documents the operation.
 
     Args:
       name: the type's name.
@@ -173,7 +182,7 @@ def register_op(
       The decorator; it returns the shape function unchanged.
     Raises:
       AlreadyExistsError: the name is taken.
-      InvalidArgumentError: an argument names an attr that is not listed, or the docstring is missing.
+      InvalidArgumentError: an argument takes its dtype from an attr that is no type, or counts by one that is no int.
 
     Example:
       >>> import headrace as hr
@@ -285,11 +294,6 @@ def _load_plugins() -> None:
         _plugins_loaded = True
         for entry in metadata.entry_points(group=ENTRY_POINT_GROUP):
             entry.load()
-
-
-def default_attrs(op_def: OpDef) -> dict[str, AttrValue]:
-    """The attributes of a type that have a default."""
-    return {name: spec.default for name, spec in op_def.attrs.items() if spec.default is not REQUIRED}
 
 
 UNKNOWN_OUTPUT = TensorSpec(types.as_dtype("invalid"), Shape())
