@@ -28,6 +28,7 @@ from headrace_serving.errors import (
     RequestTooLargeError,
     RouteNotFoundError,
     ServableNotFoundError,
+    UnauthenticatedError,
     UnsupportedError,
 )
 from headrace_serving.repository import ModelRepository, ModelVersion
@@ -296,11 +297,87 @@ def test_a_fault_of_the_server_is_500_too(
     half: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = ModelServer(ModelRepository([ModelVersion("half", 2, half)]))
-    monkeypatch.setattr(server, "repository", None)
+    monkeypatch.setattr(server, "status", None)
     with caplog.at_level(logging.ERROR):
         answer = Client(create_app(server))("GET", "/v1/models/half")
-    assert (answer.code, answer.json["error"]) == (500, "internal error: AttributeError; the server's log has more")
-    assert "AttributeError" in caplog.text
+    assert (answer.code, answer.json["error"]) == (500, "internal error: TypeError; the server's log has more")
+    assert "TypeError" in caplog.text
+
+
+def test_not_ready_when_told_to_end_or_a_model_is_missing(half: Any) -> None:
+    repository = ModelRepository([ModelVersion("half", 2, half)])
+    server = ModelServer(repository)
+    client = Client(create_app(server))
+    server.accepts = False
+    answer = client("GET", "/v2/health/ready")
+    assert (answer.code, answer.json) == (503, {"live": True, "ready": False})
+    assert client("GET", "/v2/health/live").code == 200
+    assert client("POST", PREDICT, GOOD).code == 200
+    server.accepts = True
+    repository.publish(ModelVersion("other", 1, None, "damaged"))
+    assert client("GET", "/v2/health/ready").code == 503
+
+
+def test_a_key(half: Any) -> None:
+    app = create_app(ModelServer(ModelRepository([ModelVersion("half", 2, half)])), api_key="secret")
+    client = Client(app)
+    for headers in ({}, {"x_api_key": "wrong"}, {"authorization": "Bearer "}, {"authorization": "secretive"}):
+        answer = client("POST", PREDICT, GOOD, **headers)
+        assert (answer.code, answer.json["error"][:38]) == (401, "the key of the API is missing or wrong")
+    for headers in ({"x_api_key": "secret"}, {"authorization": "Bearer secret"}):
+        assert client("POST", PREDICT, GOOD, **headers).code == 200
+    assert client("GET", "/v2/health/ready").code == 200
+    assert client("GET", "/monitoring/prometheus/metrics").code == 401
+
+
+def test_metrics(client: Client) -> None:
+    for body in (GOOD, GOOD, b""):
+        client("POST", PREDICT, body)
+    client("POST", INFER, GOOD_INFER)
+    client("POST", "/v1/models/any name:predict", GOOD)
+    answer = client("GET", "/monitoring/prometheus/metrics")
+    assert answer.headers[b"content-type"] == b"text/plain; version=0.0.4; charset=utf-8"
+    lines = answer.body.decode().splitlines()
+    for line in (
+        "# TYPE :tensorflow:serving:request_latency histogram",
+        ':tensorflow:serving:request_count{model_name="half",status="OK"} 3',
+        ':tensorflow:serving:request_count{model_name="half",status="INVALID_ARGUMENT"} 1',
+        ':tensorflow:serving:request_count{model_name="",status="NOT_FOUND"} 1',
+        ':tensorflow:serving:request_latency_count{model_name="half",API="Predict",entrypoint="REST"} 3',
+        ':tensorflow:serving:runtime_latency_bucket{model_name="half",API="Infer",runtime="Headrace",le="+Inf"} 1',
+        'headrace_serving_answers_total{code="200"} 3',
+        'headrace_serving_versions{model_name="half",state="AVAILABLE"} 1',
+        "headrace_serving_active_requests 0",
+        "headrace_serving_waiting_rows 0",
+    ):
+        assert line in lines
+
+
+def test_metrics_of_batches(echo: Callable[..., Any]) -> None:
+    server = ModelServer(ModelRepository([ModelVersion("m", 1, echo("float32", [None]))]))
+    client = Client(create_app(server, batching=BatchingOptions(8, allowed_sizes=(4, 8))))
+    assert client("POST", "/v1/models/m:predict", b'{"instances": [1, 2, 3]}').json == {"predictions": [1, 2, 3]}
+    lines = client("GET", "/monitoring/prometheus/metrics").body.decode().splitlines()
+    assert ":tensorflow:serving:batching_session:processed_batch_size_sum 4" in lines
+    assert ":tensorflow:serving:batching_session:input_batch_size_sum 3" in lines
+
+
+def test_the_access_log(half: Any, caplog: pytest.LogCaptureFixture) -> None:
+    app = create_app(ModelServer(ModelRepository([ModelVersion("half", 2, half)])), access_log=True)
+    with caplog.at_level(logging.INFO, "headrace_serving.access"):
+        size = len(Client(app)("POST", PREDICT, GOOD).body)
+        Client(app)("GET", "/none")
+    first, second = (orjson.loads(record.message) for record in caplog.records)
+    assert first.pop("ms") > 0
+    assert first == {
+        "client": "",
+        "method": "POST",
+        "path": PREDICT,
+        "model": "half",
+        "status": 200,
+        "bytes": size,
+    }
+    assert (second["status"], second["model"]) == (404, "")
 
 
 class Slow:
@@ -443,6 +520,7 @@ def test_a_body_that_comes_too_slowly(client: Client, half: Any, caplog: pytest.
         (errors.AlreadyExistsError("x"), 409),
         (errors.AbortedError("x"), 409),
         (RequestTooLargeError("x"), 413),
+        (UnauthenticatedError("x"), 401),
         (QueueFullError("x"), 503),
         (QueueTimeoutError("x"), 429),
         (ClientGoneError("x"), 499),

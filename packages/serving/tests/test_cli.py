@@ -219,10 +219,43 @@ def test_batched_answers_are_those_of_the_model(models: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_with_0(models: Path, number: signal.Signals) -> None:
-    with serving("--model", f"half={models / 'half' / '1'}") as served:
+    with serving("--model", f"half={models / 'half' / '1'}", "--lame-duck", "0") as served:
         assert served.ask("GET", "/v1/models/half/versions/1")[0] == 200
         served.process.send_signal(number)
         assert served.process.wait(30) == 0
+
+
+def test_a_lame_duck_is_not_ready_but_answers(models: Path) -> None:
+    with serving("--model", f"half={models / 'half' / '1'}", "--lame-duck", "60") as served:
+        served.process.send_signal(signal.SIGTERM)
+        while served.ask("GET", "/v2/health/ready")[0] == 200:
+            pass
+        assert served.ask("POST", "/v1/models/half:predict", b'{"instances": [[1, 2]]}')[0] == 200
+        served.process.send_signal(signal.SIGTERM)  # a second time means now
+        assert served.process.wait(30) == 0
+
+
+def test_a_hangup_loads_new_versions(tmp_path: Path) -> None:
+    export(tmp_path / "m" / "1", 0.5)
+    with serving("--model", f"m={tmp_path / 'm'}", "--poll", "0") as served:
+        export(tmp_path / "m" / "2", 2)
+        served.process.send_signal(signal.SIGHUP)
+        while served.ask("GET", "/v1/models/m/versions/2")[0] != 200:
+            pass
+        while served.ask("POST", "/v1/models/m:predict", b'{"inputs": [[1, 2]]}')[1] != {"outputs": [[2.0, 4.0]]}:
+            pass
+
+
+def test_the_access_log_goes_to_standard_error(models: Path) -> None:
+    arguments = [*COMMAND, "--model", f"half={models / 'half' / '1'}", "--port", "0", "--json", "--access-log"]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            Served(process, json.loads(process.stdout.readline())["url"]).ask("GET", "/v2/health/live")
+            assert json.loads(process.stderr.readline())["path"] == "/v2/health/live"
+        finally:
+            process.kill()
 
 
 def test_it_says_where_it_listens(models: Path) -> None:

@@ -109,3 +109,20 @@ def test_ipv6() -> None:
         pytest.skip("the loopback interface has no IPv6 address")
     with listener:
         assert url_of(listener) == f"http://[::1]:{listener.getsockname()[1]}"
+
+
+def test_a_model_that_never_ends_does_not_keep_the_process(tmp_path: Path) -> None:
+    script = SERVE_A_MODEL_THAT_WAITS.replace(
+        "url_of(listener), flush=True))",
+        "url_of(listener), flush=True), grace=1)\nfrom headrace_serving.cli import _end\n_end(app.state.executor)",
+    )
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen([sys.executable, "-c", script, str(pipe)], stdout=subprocess.PIPE, text=True) as process:
+        url = _line(process)
+        with ThreadPoolExecutor(1) as thread:
+            answer = thread.submit(_predict, url)
+            assert _line(process) == "predicting"
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0
+            assert answer.result(30)[0] == 500

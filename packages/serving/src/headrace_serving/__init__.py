@@ -16,6 +16,7 @@ from headrace_serving.errors import (
     RequestTooLargeError,
     RouteNotFoundError,
     ServableNotFoundError,
+    UnauthenticatedError,
     UnsupportedError,
 )
 from headrace_serving.manager import ModelManager
@@ -41,6 +42,7 @@ __all__ = [
     "RouteNotFoundError",
     "ServableNotFoundError",
     "State",
+    "UnauthenticatedError",
     "UnsupportedError",
     "VersionPolicy",
     "create_app",

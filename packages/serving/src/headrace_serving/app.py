@@ -9,6 +9,7 @@ small, for waking a thread costs more than that; big bodies go to threads of the
 from __future__ import annotations
 
 import asyncio
+import hmac
 import logging
 import time
 from collections.abc import Callable
@@ -46,9 +47,11 @@ from headrace_serving.errors import (
     QueueFullError,
     QueueTimeoutError,
     RequestTooLargeError,
+    UnauthenticatedError,
 )
 from headrace_serving.execution import Executor, Outputs, ThreadExecutor
 from headrace_serving.json_tensor import dump_json
+from headrace_serving.observation import Exchange, Observer
 from headrace_serving.server import ModelServer, Prepared
 from headrace_serving.urls import Call, Method, parse_url
 
@@ -65,12 +68,16 @@ _INLINE_BYTES = 16 << 10
 _WORTH_ENCODING_BYTES = 1 << 10
 _JSON_BYTES = b"inference-header-content-length"
 _LONGEST_LENGTH = 18
+_COMPUTED = (Method.PREDICT, Method.CLASSIFY, Method.REGRESS, Method.INFER)
+_OPEN_TO_ALL = (Method.SERVER_LIVE, Method.SERVER_READY)
+_METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _RETRY_AFTER_SECONDS = "1"
 DEFAULT_THREADS = 8
 DEFAULT_REQUEST_TIMEOUT = 30.0
 DEFAULT_MAX_CONCURRENCY = 1024
 _STATUS_CODES: tuple[tuple[type[HeadraceError], int], ...] = (
     (RequestTooLargeError, 413),
+    (UnauthenticatedError, 401),
     (MethodNotAllowedError, 405),
     (NotFoundError, 404),
     (UnimplementedError, 501),
@@ -107,6 +114,8 @@ def create_app(
     batching: BatchingOptions | None = None,
     request_timeout: float = DEFAULT_REQUEST_TIMEOUT,
     max_concurrency: int = DEFAULT_MAX_CONCURRENCY,
+    api_key: str | None = None,
+    access_log: bool = False,
 ) -> FastAPI:
     """Return the ASGI application that serves a `ModelServer` over HTTP.
 
@@ -118,6 +127,9 @@ def create_app(
       batching: how requests share calls of a model; None computes each by itself.
       request_timeout: seconds from a request's arrival to its answer.
       max_concurrency: how many requests to models may be in the server; more are refused.
+      api_key: what clients must send as `Authorization: Bearer KEY` or `X-API-Key: KEY`, but for health routes; None
+        for nothing.
+      access_log: log each answer as a line of JSON by the logger `headrace_serving.access`.
 
     Example:
       >>> from headrace_serving import ModelRepository, ModelServer
@@ -125,9 +137,11 @@ def create_app(
       'Headrace model server'
     """
     app = FastAPI(title="Headrace model server", openapi_url=None, redirect_slashes=False)
-    executor = ThreadExecutor(threads) if batching is None else Batcher(batching, threads)
     limits = _Limits(max_request_bytes, request_timeout, max_concurrency)
-    app.router.routes.append(Route("/{path:path}", _Everything(server, limits, executor, gzip=gzip)))
+    key = None if api_key is None else api_key.encode()
+    everything = _Everything(server, limits, threads, batching, gzip=gzip, api_key=key, access_log=access_log)
+    app.state.executor = everything.executor
+    app.router.routes.append(Route("/{path:path}", everything))
     return app
 
 
@@ -141,35 +155,82 @@ class _Limits:
 class _Everything:
     """The ASGI callable for the routes of both protocols and for paths that nobody knows."""
 
-    def __init__(self, server: ModelServer, limits: _Limits, executor: Executor, *, gzip: bool) -> None:
-        self._gzip = gzip
+    def __init__(
+        self,
+        server: ModelServer,
+        limits: _Limits,
+        threads: int,
+        batching: BatchingOptions | None,
+        *,
+        gzip: bool,
+        api_key: bytes | None,
+        access_log: bool,
+    ) -> None:
         self._server = server
         self._limits = limits
+        self._gzip = gzip
+        self._api_key = api_key
         self._active = 0
-        self._executor = executor
         self._json = ThreadPoolExecutor(2, thread_name_prefix="headrace-serving-json")
+        self.executor: Executor = (
+            ThreadExecutor(threads) if batching is None else Batcher(batching, threads, observe=self._observe_batch)
+        )
+        self._observer = Observer(
+            server.repository, access_log=access_log, active=lambda: self._active, waiting=self._waiting_rows
+        )
+
+    def _observe_batch(self, rows: int, padded: int) -> None:
+        self._observer.batch(rows, padded)
+
+    def _waiting_rows(self) -> int:
+        return self.executor.waiting_rows if isinstance(self.executor, Batcher) else 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        response = await self._respond(scope, receive, scope["raw_path"].decode("latin-1"))
+        start = time.monotonic()
+        path = scope["raw_path"].decode("latin-1")
+        call, response = await self._respond(scope, receive, path)
         await response(scope, receive, send)
+        name = "" if call is None else call.spec.name
+        self._observer.exchanged(
+            Exchange(
+                verb=scope["method"],
+                path=path,
+                api=call.method.value.capitalize() if call is not None and call.method in _COMPUTED else "",
+                model=name if name in self._server.repository else "",
+                code=response.status_code,
+                seconds=time.monotonic() - start,
+                answer_bytes=len(response.body),
+                client=(scope.get("client") or ("",))[0],
+            )
+        )
 
-    async def _respond(self, scope: Scope, receive: Receive, path: str) -> Response:
+    async def _respond(self, scope: Scope, receive: Receive, path: str) -> tuple[Call | None, Response]:
+        call: Call | None = None
         try:
-            return await self._answer(parse_url(scope["method"], path), scope, receive)
+            call = parse_url(scope["method"], path)
+            return call, await self._answer(call, scope, receive)
         except HeadraceError as error:
             code = status_code(error)
-            if code >= 500:
+            if code >= 500 and not isinstance(error, UnavailableError):
                 _log.error("%s %s failed", scope["method"], path, exc_info=error)
-            return _error_response(error, code)
+            return call, _error_response(error, code)
         except Exception as error:
             _log.error("%s %s failed", scope["method"], path, exc_info=error)
-            return _json_response(500, {"error": f"internal error: {type(error).__name__}; the server's log has more"})
+            what = f"internal error: {type(error).__name__}; the server's log has more"
+            return call, _json_response(500, {"error": what})
 
     async def _answer(self, call: Call, scope: Scope, receive: Receive) -> Response:
         headers = dict(scope["headers"])
+        if self._api_key is not None and call.method not in _OPEN_TO_ALL:
+            _check_key(headers, self._api_key)
+        if call.method in _COMPUTED:
+            return await self._limited(call, headers, receive)
         match call.method:
-            case Method.PREDICT | Method.CLASSIFY | Method.REGRESS | Method.INFER:
-                return await self._limited(call, headers, receive)
+            case Method.METRICS:
+                return Response(self._observer.text(), media_type=_METRICS_TYPE)
+            case Method.SERVER_READY:
+                ready = self._server.ready
+                return _json_response(200 if ready else 503, {"live": True, "ready": ready})
             case Method.INDEX | Method.LOAD | Method.UNLOAD:
                 body = await self._manage(call, await read_body(receive, headers, self._limits.request_bytes))
             case Method.STATUS:
@@ -217,14 +278,15 @@ class _Everything:
             raise _too_slow("the whole request", self._limits.seconds) from error
         prepared = await self._off_loop(len(body), self._prepare, call, headers, body)
         seconds = self._limits.seconds if prepared.timeout is None else min(prepared.timeout, self._limits.seconds)
-        future = self._submit(prepared, arrival + seconds)
-        outputs = await _outcome(future, receive, arrival + seconds, seconds)
+        start = time.monotonic()
+        outputs = await _outcome(self._submit(prepared, arrival + seconds), receive, arrival + seconds, seconds)
+        self._observer.computed(call.spec.name, call.method.value.capitalize(), time.monotonic() - start)
         size = sum(output.nbytes for output in outputs.values())
         return await self._off_loop(size, self._finish, call, headers, prepared, outputs)
 
     def _submit(self, prepared: Prepared, deadline: float) -> Future[Outputs]:
         try:
-            future = self._executor.submit(replace(prepared.work, deadline=deadline))
+            future = self.executor.submit(replace(prepared.work, deadline=deadline))
         except BaseException:
             prepared.lease.release()
             raise
@@ -258,6 +320,17 @@ class _Everything:
             body,
             headers=extra,
             media_type="application/octet-stream" if extra.get(_JSON_BYTES.decode()) else "application/json",
+        )
+
+
+def _check_key(headers: Headers, key: bytes) -> None:
+    given = headers.get(b"x-api-key") or headers.get(b"authorization", b"").removeprefix(b"Bearer ")
+    if not hmac.compare_digest(given, key):  # takes as long wherever the first difference is
+        raise UnauthenticatedError(
+            "the key of the API is missing or wrong",
+            expected="the server's key",
+            got="another" if given else "none",
+            hint="send the header 'X-API-Key: KEY' or 'Authorization: Bearer KEY'",
         )
 
 

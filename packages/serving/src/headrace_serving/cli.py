@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
 import re
 import socket
+import sys
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +26,13 @@ from headrace_serving.app import (
 )
 from headrace_serving.batch_queue import BatchingOptions
 from headrace_serving.catalog import ModelConfig, VersionPolicy, models_in, parse_policy, read_models
-from headrace_serving.listen import listen, run, url_of
+from headrace_serving.execution import Executor
+from headrace_serving.listen import DEFAULT_GRACE, listen, run, url_of
 from headrace_serving.manager import ModelManager
 from headrace_serving.repository import ModelRepository, ModelSpec, State, no_version_loads, version_folders
 from headrace_serving.server import ModelServer
+
+_LAST_SECONDS = 0.5
 
 
 def _folders(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, Path]:
@@ -164,6 +171,26 @@ def _numbers(context: click.Context, parameter: click.Parameter, value: str) -> 
     type=click.IntRange(1),
     help="How many requests may be in the server; more are refused with 503.",
 )
+@click.option(
+    "--lame-duck",
+    default=1.0,
+    show_default=True,
+    type=click.FloatRange(0),
+    help="Seconds after SIGTERM in which the server is not ready but still takes requests.",
+)
+@click.option(
+    "--grace",
+    default=DEFAULT_GRACE,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Seconds that requests have to be answered in at the end.",
+)
+@click.option(
+    "--api-key",
+    envvar="HEADRACE_API_KEY",
+    help="Key that clients must send as X-API-Key; better set by the environment's HEADRACE_API_KEY.",
+)
+@click.option("--access-log", is_flag=True, help="Write each answer to standard error as a line of JSON.")
 @click.option("--gzip", is_flag=True, help="Compress the answers of /v1 too, for clients that accept it.")
 @click.option("--strict-json", is_flag=True, help="Write null for NaN and infinities, and refuse them as bare tokens.")
 @click.option("--json", "as_json", is_flag=True, help="Print where the server listens as one line of JSON.")
@@ -185,6 +212,10 @@ def serve(
     threads: int,
     request_timeout: float,
     max_concurrency: int,
+    lame_duck: float,
+    grace: int,
+    api_key: str | None,
+    access_log: bool,
     gzip: bool,
     strict_json: bool,
     as_json: bool,
@@ -216,18 +247,53 @@ def serve(
         listener = listen(host, port)
     except (HeadraceError, OSError) as error:
         raise click.ClickException(str(error)) from error
+    server = ModelServer(repository, manager=manager, strict_json=strict_json)
     app = create_app(
-        ModelServer(repository, manager=manager, strict_json=strict_json),
+        server,
         max_request_bytes=max_request_bytes,
         threads=threads,
         gzip=gzip,
         batching=batching,
         request_timeout=request_timeout,
         max_concurrency=max_concurrency,
+        api_key=api_key or None,
+        access_log=access_log,
     )
+    if access_log:
+        _log_to_standard_error("headrace_serving.access")
     if poll:
         manager.start_polling(poll)
-    run(app, listener, lambda: click.echo(_announcement(repository, listener, as_json=as_json)))
+
+    def stopping() -> None:
+        server.accepts = False
+
+    run(
+        app,
+        listener,
+        lambda: click.echo(_announcement(repository, listener, as_json=as_json)),
+        stopping=stopping,
+        hangup=manager.retry,
+        lame_duck=lame_duck,
+        grace=grace,
+    )
+    _end(app.state.executor)
+
+
+def _log_to_standard_error(name: str) -> None:
+    logger = logging.getLogger(name)
+    logger.setLevel(logging.INFO)
+    logger.addHandler(logging.StreamHandler())
+    logger.propagate = False
+
+
+def _end(executor: Executor) -> None:
+    """End the process by itself, or at once with 0 if a model goes on computing what nobody waits for any more."""
+    closing = threading.Thread(target=executor.close, daemon=True)
+    closing.start()
+    closing.join(_LAST_SECONDS)
+    if closing.is_alive():
+        sys.stdout.flush()
+        os._exit(0)
 
 
 @dataclass(frozen=True, slots=True)

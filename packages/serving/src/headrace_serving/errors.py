@@ -16,6 +16,7 @@
     │   └── QueueTimeoutError      the request waited in a queue until it was too late
     ├── CancelledError
     │   └── ClientGoneError        the client went away before its answer was there
+    ├── UnauthenticatedError       the key of the API is missing or wrong
     ├── RequestTooLargeError       a body above the limit
     └── FailedPreconditionError
         └── ModelFolderError       a folder that holds no model that can be served
@@ -48,6 +49,7 @@ __all__ = [
     "RequestTooLargeError",
     "RouteNotFoundError",
     "ServableNotFoundError",
+    "UnauthenticatedError",
     "UnsupportedError",
 ]
 
@@ -86,6 +88,10 @@ class QueueTimeoutError(DeadlineExceededError):
 
 class ClientGoneError(CancelledError):
     """The client went away before its answer was there."""
+
+
+class UnauthenticatedError(HeadraceError):
+    """The key of the API is missing or wrong."""
 
 
 class RequestTooLargeError(HeadraceError):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 import socket
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 
@@ -12,7 +13,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 _BACKLOG = 2048
-_GRACE_SECONDS = 30
+DEFAULT_GRACE = 30  # seconds
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -37,7 +38,16 @@ def url_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def run(app: ASGIApp, listener: socket.socket, announce: Callable[[], None]) -> None:
+def run(
+    app: ASGIApp,
+    listener: socket.socket,
+    announce: Callable[[], None],
+    *,
+    stopping: Callable[[], None] = lambda: None,
+    hangup: Callable[[], None] = lambda: None,
+    lame_duck: float = 0.0,
+    grace: int = DEFAULT_GRACE,
+) -> None:
     """Serve until SIGTERM or SIGINT, then answer the requests that were taken and return.
 
     uvicorn ends gracefully on both signals, and then raises the signal again for the handler that was there before:
@@ -48,23 +58,51 @@ def run(app: ASGIApp, listener: socket.socket, announce: Callable[[], None]) -> 
       app: the application.
       listener: from `listen`; closed at the end. Must be called from the main thread.
       announce: tells whoever waits for the server; called once, when connections are taken and signals handled.
+      stopping: called at once on SIGTERM, to turn new clients away.
+      hangup: called on SIGHUP, on a thread of its own.
+      lame_duck: seconds that the server goes on taking connections after SIGTERM, until nobody sends it any.
+      grace: seconds that requests have to be answered in at the end.
     """
-    config = uvicorn.Config(
-        app, access_log=False, log_level="warning", lifespan="off", timeout_graceful_shutdown=_GRACE_SECONDS
-    )
-    server = uvicorn.Server(config)
+    config = uvicorn.Config(app, access_log=False, log_level="warning", lifespan="off", timeout_graceful_shutdown=grace)
+    server = _Server(config, stopping, lame_duck)
 
-    def stop(number: int, frame: FrameType | None) -> None:
-        server.should_exit = True
+    def reload(number: int, frame: FrameType | None) -> None:
+        threading.Thread(target=hangup, name="headrace-serving-hangup", daemon=True).start()
 
-    with listener, _handling([signal.SIGTERM, signal.SIGINT], stop):
+    with (
+        listener,
+        _handling({signal.SIGTERM: server.handle_exit, signal.SIGINT: server.handle_exit, signal.SIGHUP: reload}),
+    ):
         announce()
         server.run(sockets=[listener])
 
 
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, stopping: Callable[[], None], lame_duck: float) -> None:
+        super().__init__(config)
+        self._stopping = stopping
+        self._lame_duck = lame_duck
+        self._told = False
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Take the first SIGTERM as the beginning of the end, and any other signal as the end."""
+        if sig != signal.SIGTERM or self._told or not self._lame_duck:
+            self._stopping()
+            super().handle_exit(sig, frame)
+            return
+        self._told = True
+        self._stopping()
+        timer = threading.Timer(self._lame_duck, super().handle_exit, (sig, frame))
+        timer.daemon = True
+        timer.start()
+
+
+_Handler = Callable[[int, FrameType | None], None]
+
+
 @contextmanager
-def _handling(signals: Sequence[signal.Signals], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    previous = {number: signal.signal(number, handler) for number in signals}
+def _handling(handlers: Mapping[signal.Signals, _Handler]) -> Iterator[None]:
+    previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
     finally:

@@ -141,6 +141,9 @@ class ModelRepository:
         with self._lock:
             return sorted(self._versions)
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._versions
+
     def versions(self, spec: ModelSpec) -> list[ModelVersion]:
         """Return the version that is meant, or all versions of the model if none is named, newest first.
 

@@ -50,6 +50,10 @@ class Prepared:
 class ModelServer:
     """Answers requests about the models of a repository. Thread-safe if their signatures are.
 
+    Attributes:
+      repository: the models.
+      accepts: False when clients should go elsewhere, because the server is about to end; it still answers.
+
     Args:
       repository: the models.
       manager: what loads and unloads models; None if they are fixed.
@@ -65,6 +69,7 @@ class ModelServer:
         self, repository: ModelRepository, *, manager: ModelManager | None = None, strict_json: bool = False
     ) -> None:
         self.repository = repository
+        self.accepts = True
         self._manager = manager
         self._strict = strict_json
 
@@ -174,6 +179,14 @@ class ModelServer:
                 "model_spec": {"name": version.name, "signature_name": "", "version": str(version.number)},
                 "metadata": {"signature_def": {"signature_def": signatures}},
             }
+        )
+
+    @property
+    def ready(self) -> bool:
+        """Whether clients should send requests: each model answers, and the server is not about to end."""
+        return self.accepts and all(
+            any(version.state is State.AVAILABLE for version in self.repository.versions(ModelSpec(name)))
+            for name in self.repository.names
         )
 
     def server_metadata(self) -> bytes:

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 from headrace_serving.errors import BadRequestError, MethodNotAllowedError, RouteNotFoundError
 from headrace_serving.repository import MAX_VERSION, ModelSpec
 
+METRICS_PATH = "/monitoring/prometheus/metrics"
 _VERSION = r"(?:/versions/(?P<version>[0-9]+)|/labels/(?P<label>[^/:]+))?"
 _POST = re.compile(rf"/v1/models/(?P<model>[^/:]+){_VERSION}:(?P<method>classify|regress|predict)", re.IGNORECASE)
 _GET = re.compile(rf"/v1/models(?:/(?P<model>[^/:]+))?{_VERSION}(?P<metadata>/metadata)?", re.IGNORECASE)
@@ -31,6 +32,7 @@ class Method(Enum):
     MODEL_METADATA = "model metadata"
     INFER = "infer"
     INDEX = "index"
+    METRICS = "metrics"
     LOAD = "load"
     UNLOAD = "unload"
 
@@ -84,6 +86,8 @@ def parse_url(verb: str, path: str) -> Call:
         return _tensorflow_call(verb, path)
     if start in ("/v2", "/v2/"):
         return _open_call(verb, path)
+    if (verb, path) == ("GET", METRICS_PATH):
+        return Call(Method.METRICS, ModelSpec(""))
     raise RouteNotFoundError(f"Not Found: {path}")
 
 

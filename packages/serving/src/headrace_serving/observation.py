@@ -1,0 +1,153 @@
+"""What the server tells about its work: metrics and the access log."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headrace_serving.metrics import MICROSECOND_BOUNDS, ROW_BOUNDS, Counter, Gauge, Histogram, exposition
+from headrace_serving.repository import ModelRepository, ModelSpec
+
+_access = logging.getLogger("headrace_serving.access")
+
+_STATUS_NAMES = {
+    200: "OK",
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    404: "NOT_FOUND",
+    429: "RESOURCE_EXHAUSTED",
+    499: "CANCELLED",
+    501: "UNIMPLEMENTED",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A request and what became of it.
+
+    Attributes:
+      verb: HTTP method.
+      path: as the client sent it.
+      api: what was asked of a model, such as `Predict`; empty if something else was.
+      model: name of the model; empty if none is known by it.
+      code: HTTP status of the answer.
+      seconds: from the arrival to the answer.
+      answer_bytes: length of the answer's body.
+      client: address of the client; empty if unknown.
+    """
+
+    verb: str
+    path: str
+    api: str
+    model: str
+    code: int
+    seconds: float
+    answer_bytes: int
+    client: str
+
+
+class Observer:
+    """Counts what happens, and logs each exchange as a line of JSON if told. Mutable; thread-safe.
+
+    Args:
+      repository: the models.
+      access_log: whether to log; the logger is `headrace_serving.access`.
+      active: tells how many requests to models are in the server.
+      waiting: tells how many rows wait for a batch.
+    """
+
+    def __init__(
+        self,
+        repository: ModelRepository,
+        *,
+        access_log: bool = False,
+        active: Callable[[], int] = lambda: 0,
+        waiting: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self._repository = repository
+        self._access_log = access_log
+        serving = ":tensorflow:serving:"
+        self._requests = Counter(f"{serving}request_count", "Requests to models.", ["model_name", "status"])
+        self._latency = Histogram(
+            f"{serving}request_latency",
+            "Microseconds from a request's arrival to its answer.",
+            ["model_name", "API", "entrypoint"],
+            MICROSECOND_BOUNDS,
+        )
+        self._runtime = Histogram(
+            f"{serving}runtime_latency",
+            "Microseconds from the end of a request's check to its outputs.",
+            ["model_name", "API", "runtime"],
+            MICROSECOND_BOUNDS,
+        )
+        self._batches = Histogram(
+            f"{serving}batching_session:processed_batch_size", "Rows of each call, padding included.", [], ROW_BOUNDS
+        )
+        self._rows = Histogram(
+            f"{serving}batching_session:input_batch_size", "Rows of each call that were asked for.", [], ROW_BOUNDS
+        )
+        self._answers = Counter("headrace_serving_answers_total", "Answers to all requests.", ["code"])
+        self._active = Gauge(
+            "headrace_serving_active_requests", "Requests to models in the server.", [], lambda: {(): active()}
+        )
+        self._waiting = Gauge(
+            "headrace_serving_waiting_rows", "Rows that wait for a batch.", [], lambda: {(): waiting()}
+        )
+        self._versions = Gauge(
+            "headrace_serving_versions", "Versions of models.", ["model_name", "state"], self._states
+        )
+
+    def batch(self, rows: int, padded: int) -> None:
+        """Count a call of a model for several requests."""
+        self._rows.observe(rows)
+        self._batches.observe(padded)
+
+    def computed(self, model: str, api: str, seconds: float) -> None:
+        """Count the computing of a request's outputs, its wait included."""
+        self._runtime.observe(seconds * 1e6, model, api, "Headrace")
+
+    def exchanged(self, exchange: Exchange) -> None:
+        """Count and log a request that is answered."""
+        self._answers.add(str(exchange.code))
+        if exchange.api:
+            self._requests.add(exchange.model, _STATUS_NAMES.get(exchange.code, "INTERNAL"))
+            self._latency.observe(exchange.seconds * 1e6, exchange.model, exchange.api, "REST")
+        if self._access_log:
+            line = {
+                "client": exchange.client,
+                "method": exchange.verb,
+                "path": exchange.path,
+                "model": exchange.model,
+                "status": exchange.code,
+                "bytes": exchange.answer_bytes,
+                "ms": round(exchange.seconds * 1e3, 3),
+            }
+            _access.info(json.dumps(line))
+
+    def text(self) -> bytes:
+        """Return all metrics in Prometheus' format."""
+        return exposition(
+            (
+                self._requests,
+                self._latency,
+                self._runtime,
+                self._batches,
+                self._rows,
+                self._answers,
+                self._active,
+                self._waiting,
+                self._versions,
+            )
+        )
+
+    def _states(self) -> dict[tuple[str, ...], float]:
+        states: dict[tuple[str, ...], float] = {}
+        for name in self._repository.names:
+            for version in self._repository.versions(ModelSpec(name)):
+                key = (name, version.state.value)
+                states[key] = states.get(key, 0) + 1
+        return states
