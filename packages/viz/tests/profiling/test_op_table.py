@@ -17,12 +17,14 @@ def test_rows_have_time_share_and_rates() -> None:
         OpRow("AddV2", 2, 60, 0.3, pytest.approx(50 / 60), None),
     ]
     assert [row.name for row in op_rows([TWO_STEPS, TWO_STEPS], by="name")] == ["layer/product", "sum"]
+    assert [row.name for row in op_rows([TWO_STEPS], by="device")] == ["CPU:0", "GPU:1"]
     assert op_rows([TWO_STEPS, TWO_STEPS])[0].calls == 4
 
 
 def test_totals_tell_operations_from_what_is_between_them() -> None:
     found = totals([TWO_STEPS])
     assert (found.steps, found.step_ns, found.op_ns, found.prepare_ns, found.stall_ns) == (2, 200, 180, 50, 50)
+    assert (found.fed_bytes, found.fetched_bytes) == (128, 16)
     assert found.stall_share == pytest.approx(50 / 300)
     assert totals([timeline()]).stall_share == 0.0
 

@@ -80,6 +80,32 @@ def test_a_step_with_the_trace_is_recorded_once(tmp_path: Path) -> None:
     assert len(recording.timeline.steps) == 1
 
 
+def test_steps_of_many_threads_at_once_are_all_recorded(tmp_path: Path) -> None:
+    session, x, y = _session()
+    step = session.make_callable(y, [x])
+
+    def work() -> None:
+        for _ in range(50):
+            step(VALUE)
+
+    with profile(tmp_path) as recording:
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    found = recording.timeline
+    assert len(found.steps) == len({step.step for step in found.steps}) == 200
+    for recorded in found.steps:
+        ends = [event.end_ns for event in recorded.events]
+        assert recorded.start_ns <= recorded.events[0].start_ns
+        assert ends == sorted(ends)
+        assert ends[-1] == recorded.end_ns
+    assert recording.xspace_path is not None
+    back = read_xspace(recording.xspace_path)
+    assert sorted(back.steps, key=lambda step: step.step) == sorted(found.steps, key=lambda step: step.step)
+
+
 def test_memory_is_sampled_after_steps(tmp_path: Path) -> None:
     session, x, y = _session()
     with profile(tmp_path) as recording:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 import headrace as hr
@@ -31,6 +33,12 @@ def test_steps_of_one_plan_share_its_operations() -> None:
 def test_stalls_are_the_gaps_between_steps_of_a_thread() -> None:
     found = timeline(step(1, 1000), step(2, 1050, thread=12), step(3, 1400, called_ns=1350), step(4, 1500))
     assert list(found.stalls()) == [Stall(11, 1100, 1350)]
+
+
+def test_a_step_inside_another_one_is_no_end_of_it() -> None:
+    inner = step(2, 1010)
+    outer = dataclasses.replace(step(1, 1000), end_ns=1400)
+    assert list(timeline(inner, outer, step(3, 1500)).stalls()) == [Stall(11, 1400, 1500)]
 
 
 def test_steps_that_overlap_have_an_arena_each() -> None:

@@ -60,7 +60,9 @@ def merge(files: Sequence[Path], output: Path, as_json: bool) -> None:
 
 @profile.command()
 @_files
-@click.option("--by", type=click.Choice(["type", "name"]), default="type", show_default=True, help="What makes a row.")
+@click.option(
+    "--by", type=click.Choice(["type", "name", "device"]), default="type", show_default=True, help="What makes a row."
+)
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Number of rows.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def top(files: Sequence[Path], by: Grouping, limit: int, as_json: bool) -> None:

@@ -9,15 +9,15 @@ from typing import Literal
 from headrace_viz.profiling.ceilings import Ceilings
 from headrace_viz.profiling.timeline import Timeline
 
-Grouping = Literal["type", "name"]
+Grouping = Literal["type", "name", "device"]
 
 
 @dataclass(frozen=True, slots=True)
 class OpRow:
-    """The runs of the operations of one type, or of one operation.
+    """The runs of some operations, such as those of a type.
 
     Attributes:
-      name: the type or the name.
+      name: what they have in common: a type, a name or a device.
       calls: number of runs.
       self_ns: nanoseconds of all runs.
       share: part of the time of all steps, 0 to 1.
@@ -35,7 +35,7 @@ class OpRow:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over all steps, in nanoseconds.
+    """Sums over all steps, times in nanoseconds.
 
     Attributes:
       steps: number of steps.
@@ -43,6 +43,8 @@ class Totals:
       op_ns: part of it in which operations ran.
       prepare_ns: conversion of feeds and making of plans, before plans start.
       stall_ns: between steps of a thread.
+      fed_bytes: bytes of the values that were fed.
+      fetched_bytes: bytes of the values that were fetched.
     """
 
     steps: int
@@ -50,6 +52,8 @@ class Totals:
     op_ns: int
     prepare_ns: int
     stall_ns: int
+    fed_bytes: int
+    fetched_bytes: int
 
     @property
     def stall_share(self) -> float:
@@ -67,6 +71,8 @@ def totals(timelines: Sequence[Timeline]) -> Totals:
         op_ns=sum(step.op_ns for step in steps),
         prepare_ns=sum(step.start_ns - step.called_ns for step in steps),
         stall_ns=sum(stall.end_ns - stall.start_ns for timeline in timelines for stall in timeline.stalls()),
+        fed_bytes=sum(step.argument_bytes for step in steps),
+        fetched_bytes=sum(step.result_bytes for step in steps),
     )
 
 
@@ -75,11 +81,11 @@ def op_rows(timelines: Sequence[Timeline], by: Grouping = "type") -> list[OpRow]
 
     Args:
       timelines: of one or several processes.
-      by: `"type"` takes all operations of a type together, `"name"` those of a name.
+      by: `"type"` takes all operations of a type together, `"name"` those of a name, `"device"` those of a device.
     """
     sums: dict[str, _Sum] = {}
     for timeline in timelines:
-        keys = [op.type if by == "type" else op.name for op in timeline.ops]
+        keys = [getattr(op, by) for op in timeline.ops]
         costs = [(op.flops, op.moved_bytes) for op in timeline.ops]
         for step in timeline.steps:
             for run in step.events:
@@ -175,6 +181,8 @@ def _totals_text(timelines: Sequence[Timeline], ceilings: Ceilings | None) -> li
         f"{found.step_ns / found.steps / 1e6:.3f} ms each; operations take {found.op_ns / found.step_ns:.1%} of that",
         f"before steps {found.prepare_ns / 1e6:.3f} ms to convert feeds and make plans; "
         f"between steps {found.stall_ns / 1e6:.3f} ms, {found.stall_share:.1%} of the threads' time",
+        f"per step {found.fed_bytes / found.steps / 1e6:.3f} MB fed, "
+        f"{found.fetched_bytes / found.steps / 1e6:.3f} MB fetched",
     ]
     peak = max((sample.resident_bytes for timeline in timelines for sample in timeline.memory), default=0)
     arena = max((step.arena_bytes for timeline in timelines for step in timeline.steps), default=0)

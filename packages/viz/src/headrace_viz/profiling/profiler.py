@@ -67,7 +67,7 @@ class Profile:
         """Return a table of the operations that took the longest.
 
         Args:
-          by: `"type"` takes all operations of a type together, `"name"` those of a name.
+          by: `"type"` takes all operations of a type together, `"name"` those of a name, `"device"` those of a device.
           limit: number of rows.
         Raises:
           FailedPreconditionError: the block has not ended.

@@ -140,7 +140,7 @@ class Timeline:
             last = ended.get(step.thread_id)
             if last is not None and step.called_ns > last:
                 yield Stall(step.thread_id, last, step.called_ns)
-            ended[step.thread_id] = step.end_ns
+            ended[step.thread_id] = step.end_ns if last is None else max(last, step.end_ns)  # one may run in another
 
     def arena_use(self) -> Iterator[tuple[int, int]]:
         """When the bytes of planned memory in use change, and to what; steps that overlap have an arena each."""

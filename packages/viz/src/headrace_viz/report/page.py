@@ -282,6 +282,8 @@ def _profile_facts(timelines: Sequence[Timeline]) -> dict[str, str]:
         "feeds and plans before a step": f"{found.prepare_ns / found.steps / 1e6:.3f} ms",
         "wait for the next step": f"{found.stall_ns / found.steps / 1e6:.3f} ms",
         "share of the time spent waiting": f"{found.stall_share:.1%}",
+        "fed per step": size(found.fed_bytes / found.steps),
+        "fetched per step": size(found.fetched_bytes / found.steps),
         "largest arena": size(arena),
         "resident memory at most": "-" if resident is None else size(resident),
         "best matrix product here": "-" if ceilings is None else f"{ceilings.gflops:.1f} GFLOP/s",
