@@ -191,7 +191,7 @@ def lint(session: nox.Session) -> None:
 def types(session: nox.Session) -> None:
     """Check types, strictly."""
     install(session, *MYPY, "nox", packages=ALL, tests=True)
-    session.run("mypy", *SOURCES, "tools", "noxfile.py", "examples", *session.posargs)
+    session.run("mypy", *SOURCES, "tests", "tools", "noxfile.py", "examples", *session.posargs)
 
 
 @nox.session
