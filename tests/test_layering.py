@@ -9,8 +9,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+
+import headrace
 
 PACKAGES = Path(__file__).parent.parent / "packages"
 STAGES: tuple[tuple[str, ...], ...] = (
@@ -105,6 +108,47 @@ def faults(source: Path) -> list[str]:
             if fault is not None:
                 found.append(f"{path.relative_to(source.parent.parent)}:{line}: {module} imports {target}: {fault}")
     return found
+
+
+def listed_names(path: Path) -> list[str] | None:
+    """Return the names in a module's `__all__`, or None if it has none."""
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            if isinstance(target, ast.Name) and target.id == "__all__" and isinstance(node.value, ast.List):
+                return [str(ast.literal_eval(item)) for item in node.value.elts]
+    return None
+
+
+def unlisted(source: Path, shown: frozenset[str]) -> list[str]:
+    """Return every name that one module under a src folder takes from another that does not list it.
+
+    Modules that users see as they are (`shown`, such as hr.fft) list only what is for users.
+    """
+    files = {".".join(path.relative_to(source).with_suffix("").parts): path for path in sorted(source.rglob("*.py"))}
+    lists = {module: listed_names(path) for module, path in files.items() if not path.stem.endswith("_pb2")}
+    found = []
+    for module, path in files.items():
+        for line, target, names in imports(path, module):
+            if lists.get(target) is None or target in shown:
+                continue
+            absent = sorted(set(names) - set(lists[target] or ()))
+            if absent:
+                found.append(f"{path.relative_to(source)}:{line}: {target} does not list {', '.join(absent)}")
+    return found
+
+
+@pytest.mark.parametrize("package", ["core", "checkpoint"])
+def test_a_module_lists_what_others_take_from_it(package: str) -> None:
+    shown = frozenset(value.__name__ for value in vars(headrace).values() if isinstance(value, ModuleType))
+    assert unlisted(PACKAGES / package / "src", shown) == []
+
+
+def test_a_name_that_is_not_listed_is_found(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text('__all__ = ["f"]\n')
+    (tmp_path / "two.py").write_text("from one import f, g\n")
+    assert unlisted(tmp_path, frozenset()) == ["two.py:1: one does not list g"]
+    assert unlisted(tmp_path, frozenset({"one"})) == []
 
 
 @pytest.mark.parametrize("package", sorted(path.parent.name for path in PACKAGES.glob("*/pyproject.toml")))

@@ -37,7 +37,16 @@ from headrace_checkpoint.exported_graph import add_saver, exported_variables, pr
 from headrace_checkpoint.proto.saved_model_pb2 import MetaGraphDef, SavedModel, SignatureDef, TensorInfo
 from headrace_checkpoint.tensor_bundle import save_bundle
 
-__all__ = ["LoadedModel", "LoadedSignature", "SignatureTensor", "load_model", "read_saved_model", "save_model"]
+__all__ = [
+    "FILE",
+    "VARIABLES",
+    "LoadedModel",
+    "LoadedSignature",
+    "SignatureTensor",
+    "load_model",
+    "read_saved_model",
+    "save_model",
+]
 
 FILE = "saved_model.pb"
 VARIABLES = "variables/variables"

@@ -6,6 +6,8 @@ from headrace.grad.registry import no_gradient, register_gradient
 from headrace.graph.apply import apply_op
 from headrace.graph.operation import Operation, Tensor
 
+__all__ = ["sum_all"]
+
 no_gradient("Const", "a constant has no inputs")
 no_gradient("Placeholder", "a placeholder has no inputs")
 for _name in ("Shape", "ShapeN", "Size", "Rank"):

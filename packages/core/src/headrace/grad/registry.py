@@ -13,7 +13,7 @@ from headrace.graph.op_def import find_op_def
 from headrace.graph.operation import Operation
 from headrace.graph.scopes import current_scope, enter
 
-__all__ = ["GradientRule", "find_gradient", "gradient_override", "no_gradient", "register_gradient"]
+__all__ = ["GradientRule", "find_gradient", "gradient_of_type", "gradient_override", "no_gradient", "register_gradient"]
 
 GradientFunction = Callable[..., Sequence[Any]]
 """Called as `rule(op, *output_gradients)`, gives one gradient (a Tensor, IndexedSlices or None) per flat input."""

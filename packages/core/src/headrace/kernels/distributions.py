@@ -24,6 +24,7 @@ from headrace.kernels.philox import CHUNK, PhiloxState, philox_planes, philox_wo
 
 __all__ = [
     "RESERVED_BLOCKS_PER_ELEMENT",
+    "Out",
     "categorical",
     "normal",
     "permutation",

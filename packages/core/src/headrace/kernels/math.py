@@ -13,6 +13,8 @@ from headrace.interfaces import OpContext
 from headrace.kernels.registry import register_kernel, register_ufunc
 from headrace.types import Array, string
 
+__all__ = ["check_divisor", "in_order", "ordered", "truncated_quotient", "zero_where"]
+
 _INTEGERS = {"T": attr.integers.allowed or ()}
 _COMPLEX = {"T": attr.complexes.allowed or ()}
 BinaryFunction = Callable[..., Any]

@@ -22,6 +22,8 @@ from headrace.kernels.registry import register_kernel
 from headrace.ops.reduction import normalize_axes, normalize_axis
 from headrace.types import Array, bfloat16, complex64, complex128, float16, float64, uint64
 
+__all__ = ["blocked_sum", "highest_finite", "lowest", "lowest_finite"]
+
 BLOCK = 64
 """Rows that are added one after the other; then the sums of the blocks are added in the same way."""
 SMALL = 1024

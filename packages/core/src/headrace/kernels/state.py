@@ -11,6 +11,8 @@ from headrace.interfaces import OpContext, VariableStorage
 from headrace.kernels.registry import register_kernel
 from headrace.types import Array
 
+__all__ = ["check_indices"]
+
 
 @register_kernel("VarHandleOp", binds_once=True)
 def _var_handle(op: OpContext) -> VariableStorage:

@@ -16,7 +16,7 @@ from headrace.kernels.philox import PhiloxState
 from headrace.kernels.registry import register_kernel
 from headrace.types import Array
 
-__all__: list[str] = []
+__all__ = ["integer_bounds", "number_of_draws", "requested_shape", "usable"]
 
 _PHILOX = 1
 _AUTOMATIC = 3

@@ -18,7 +18,7 @@ import headrace as hr
 from headrace.errors import ShapeError
 from headrace.layers.initializers import Initializer, lookup
 
-__all__ = ["Module"]
+__all__ = ["Module", "required_size"]
 
 _running: ContextVar[bool] = ContextVar("headrace_module_running", default=False)
 """Whether a module is being called: the outermost one names all that are below it."""

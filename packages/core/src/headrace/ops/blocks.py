@@ -14,7 +14,7 @@ from headrace.graph.op_def import InferenceContext, register_op
 from headrace.graph.operation import Tensor
 from headrace.types import Array, Shape
 
-__all__ = ["batch_to_space", "depth_to_space", "space_to_batch", "space_to_depth"]
+__all__ = ["batch_to_space", "block_sizes", "cropped", "depth_to_space", "space_to_batch", "space_to_depth"]
 
 _ATTRS = {
     "block_size": attr.int(minimum=2),

@@ -9,7 +9,7 @@ from headrace.graph.operation import Tensor
 from headrace.ops.promotion import promoted
 from headrace.types import DType, Shape, broadcast_shapes, complex64, complex128, float32, float64
 
-__all__ = ["angle", "complex", "conj", "imag", "real"]
+__all__ = ["angle", "apply_part", "complex", "conj", "imag", "part_dtype", "real"]
 
 _COMPLEX = attr.type(complex64, complex128, default=complex64)
 _REAL = attr.type(float32, float64, default=float32)

@@ -13,7 +13,16 @@ from headrace.graph.operation import Tensor
 from headrace.ops.shapes import check_scalar, normalize_axis, scalar_of
 from headrace.types import Array, DType, DTypeLike, Shape, ShapeLike, as_dtype, as_shape
 
-__all__ = ["bitcast", "check_numerics", "ensure_shape", "one_hot"]
+__all__ = [
+    "bitcast",
+    "bitcast_shape",
+    "check_ensured",
+    "check_numerics",
+    "ensure_shape",
+    "one_hot",
+    "one_hot_axis",
+    "one_hot_depth",
+]
 
 
 @register_op(

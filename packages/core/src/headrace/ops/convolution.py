@@ -16,7 +16,17 @@ from headrace.graph.operation import Tensor
 from headrace.ops.window import DATA_FORMAT, PADDING, HasAttrs, Window
 from headrace.types import Shape, bfloat16, float16, float32, float64, int32
 
-__all__ = ["conv2d", "convolution_shape", "depthwise_conv2d", "depthwise_shape"]
+__all__ = [
+    "Padding",
+    "check_gradient_shape",
+    "conv2d",
+    "convolution_shape",
+    "depthwise_conv2d",
+    "depthwise_shape",
+    "four",
+    "full_sizes",
+    "padding_attrs",
+]
 
 _FLOATS = (float16, bfloat16, float32, float64)
 _INTEGERS_TOO = attr.type(*_FLOATS, int32)

@@ -16,7 +16,15 @@ from headrace.graph.operation import Tensor
 from headrace.ops.shapes import check_scalar, checked_sizes, scalar_of
 from headrace.types import Array, DTypeLike, Shape, as_dtype
 
-__all__ = ["bincount", "bucketize", "histogram_fixed_width"]
+__all__ = [
+    "bincount",
+    "bincount_size",
+    "bucketize",
+    "check_weights",
+    "histogram_bins",
+    "histogram_fixed_width",
+    "histogram_range",
+]
 
 _NUMBERS = (types.int32, types.int64, types.float32, types.float64)
 

@@ -11,7 +11,7 @@ from headrace.graph.operation import Tensor
 from headrace.ops.shapes import scalar_of
 from headrace.types import Array, DTypeLike, Shape, as_dtype
 
-__all__ = ["band_part", "diag", "eye"]
+__all__ = ["band_part", "band_width", "check_diagonal", "diag", "diagonal_half", "diagonal_shape", "eye"]
 
 _DIAG_TYPES = attr.type(
     types.bfloat16, types.float16, types.float32, types.float64, types.int32, types.int64, types.complex64,

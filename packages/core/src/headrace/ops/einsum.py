@@ -13,7 +13,7 @@ from headrace.graph.operation import Tensor
 from headrace.ops.promotion import promoted
 from headrace.types import Shape, broadcast_shapes
 
-__all__ = ["einsum", "tensordot"]
+__all__ = ["ELLIPSIS", "Equation", "Subscript", "contract", "einsum", "ellipsis_rank", "merge_size", "tensordot"]
 
 ELLIPSIS = "..."
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"

@@ -16,6 +16,7 @@ from headrace.ops.promotion import promoted
 from headrace.types import Shape, broadcast_shapes, complex64, complex128, float16, float32, float64, int64
 
 __all__ = [
+    "FACTORED",
     "QR",
     "SVD",
     "Eigh",
@@ -23,6 +24,7 @@ __all__ = [
     "eigh",
     "eigvalsh",
     "matrix_rank",
+    "matrix_shape",
     "pinv",
     "qr",
     "slogdet",

@@ -17,9 +17,13 @@ from headrace.ops.shapes import checked_sizes, normalize_axis, scalar_of, shape_
 from headrace.types import Array, Shape
 
 __all__ = [
+    "check_index_depth",
+    "check_updates",
     "gather",
     "gather_nd",
+    "gathered_sizes",
     "invert_permutation",
+    "inverted",
     "scatter_nd",
     "tensor_scatter_add",
     "tensor_scatter_update",

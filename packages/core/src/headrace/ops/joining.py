@@ -17,7 +17,7 @@ from headrace.ops.promotion import promoted
 from headrace.ops.shapes import normalize_axis, static_axis
 from headrace.types import Array, Shape
 
-__all__ = ["concat", "split", "stack", "unstack"]
+__all__ = ["concat", "concatenated", "equal_part", "part_sizes", "split", "stack", "unpacked_axis", "unstack"]
 
 
 @register_op(

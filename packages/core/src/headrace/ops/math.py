@@ -19,9 +19,12 @@ from headrace.ops.promotion import promoted
 from headrace.types import Shape, broadcast_shapes, float32, int8, int16, int32, int64, string
 
 __all__ = [
+    "SIGNED",
     "abs",
     "add",
     "add_n",
+    "apply_binary",
+    "apply_unary",
     "ceil",
     "clip",
     "divide",
@@ -38,6 +41,8 @@ __all__ = [
     "negative",
     "positive",
     "pow",
+    "register_binary",
+    "register_unary",
     "remainder",
     "round",
     "sign",

@@ -12,7 +12,7 @@ from headrace.graph.op_def import InferenceContext, register_op
 from headrace.graph.operation import Tensor
 from headrace.types import Shape, bfloat16, float16, float32, float64
 
-__all__ = ["batch_norm", "l2_normalize", "layer_norm", "local_response_normalization", "moments"]
+__all__ = ["batch_norm", "channel_axis", "l2_normalize", "layer_norm", "local_response_normalization", "moments"]
 
 _FORMATS = attr.string("NHWC", allowed=["NHWC", "NCHW", "NDHWC", "NCDHW"])
 _STATISTICS = attr.type(bfloat16, float32, float64)

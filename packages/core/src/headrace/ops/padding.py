@@ -13,7 +13,7 @@ from headrace.graph.op_def import InferenceContext, register_op
 from headrace.graph.operation import Tensor
 from headrace.types import Array, Shape
 
-__all__ = ["pad"]
+__all__ = ["check_mirror", "checked_paddings", "pad", "unpadded_sizes"]
 
 
 @register_op(

@@ -13,7 +13,7 @@ from headrace.graph.op_def import InferenceContext, register_op
 from headrace.graph.operation import Tensor
 from headrace.types import Array, Shape
 
-__all__ = ["dynamic_partition", "dynamic_stitch"]
+__all__ = ["check_partitions", "dynamic_partition", "dynamic_stitch", "merged_row", "stitched_rows"]
 
 
 @register_op(

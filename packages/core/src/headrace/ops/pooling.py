@@ -14,7 +14,7 @@ from headrace.ops.convolution import Padding, four, padding_attrs
 from headrace.ops.window import DATA_FORMAT, PADDING, HasAttrs, Window
 from headrace.types import Shape, float32
 
-__all__ = ["avg_pool2d", "max_pool2d", "pooled_shape"]
+__all__ = ["avg_pool2d", "check_pooled", "max_pool2d", "pooled_shape"]
 
 _SIZES = {"ksize": attr.list_of(attr.int(), minimum=4), "strides": attr.list_of(attr.int(), minimum=4)}
 _WITHOUT_PADS: dict[str, AttrSpec] = {

@@ -14,7 +14,7 @@ from headrace.ops.reduction import sum as total
 from headrace.ops.repetition import broadcast_arrays
 from headrace.types import DTypeLike, Shape
 
-__all__ = ["cross", "diagonal", "matrix_power", "outer", "trace", "vecdot"]
+__all__ = ["check_cross", "cross", "diagonal", "matrix_power", "outer", "trace", "vecdot"]
 
 
 @register_op("Cross", inputs={"a": "T", "b": "T"}, outputs={"product": "T"}, attrs={"T": attr.ordered})

@@ -16,7 +16,7 @@ from headrace.ops.promotion import promoted
 from headrace.ops.shapes import check_scalar, checked_sizes, scalar_of
 from headrace.types import Array, DTypeLike, Shape, as_dtype
 
-__all__ = ["arange", "linspace"]
+__all__ = ["arange", "lin_space_length", "linspace", "range_length"]
 
 _RANGE_TYPES = (
     types.bfloat16, types.float16, types.float32, types.float64, types.int8, types.int16, types.int32, types.int64,

@@ -18,17 +18,22 @@ from headrace.types import DTypeLike, Shape, as_dtype, float32, int8, int16, int
 from headrace.types import bool as bool_dtype
 
 __all__ = [
+    "Axis",
     "all",
     "any",
     "argmax",
     "argmin",
+    "axes_of",
     "logsumexp",
     "max",
     "mean",
     "min",
+    "normalize_axes",
+    "normalize_axis",
     "prod",
     "std",
     "sum",
+    "summable",
     "var",
 ]
 

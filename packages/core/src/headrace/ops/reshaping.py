@@ -22,7 +22,19 @@ from headrace.ops.shapes import (
 )
 from headrace.types import Array, Shape, broadcast_shapes
 
-__all__ = ["broadcast_to", "expand_dims", "permute_dims", "reshape", "squeeze", "tile"]
+__all__ = [
+    "broadcast_to",
+    "check_broadcast",
+    "checked_multiples",
+    "expand_dims",
+    "permute_dims",
+    "permuted_axes",
+    "reduction_axes",
+    "reshape",
+    "squeeze",
+    "squeezed_axes",
+    "tile",
+]
 
 
 @register_op(

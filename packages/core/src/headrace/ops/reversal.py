@@ -15,7 +15,7 @@ from headrace.graph.operation import Tensor
 from headrace.ops.shapes import normalize_axes, normalize_axis
 from headrace.types import Array, Shape
 
-__all__ = ["flip", "reverse_sequence", "roll"]
+__all__ = ["check_lengths", "check_roll", "flip", "reverse_sequence", "reversed_axes", "roll", "sequence_axes"]
 
 
 @register_op(

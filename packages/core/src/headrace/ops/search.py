@@ -11,7 +11,7 @@ from headrace.graph.operation import Tensor
 from headrace.ops.shapes import check_scalar, scalar_of
 from headrace.types import Array, DTypeLike, Shape, as_dtype
 
-__all__ = ["nth_element", "setdiff1d", "topk"]
+__all__ = ["check_in_top_k", "nth_element", "nth_place", "setdiff1d", "top_k_count", "topk"]
 
 
 @register_op("Unique", inputs={"x": "T"}, outputs={"y": "T", "idx": "out_idx"}, attrs={"out_idx": attr.index_type})

@@ -11,7 +11,7 @@ from headrace.graph.operation import Tensor
 from headrace.ops.promotion import promoted
 from headrace.types import Shape, broadcast_shapes
 
-__all__ = ["argwhere", "boolean_mask", "where"]
+__all__ = ["argwhere", "boolean_mask", "check_select", "where"]
 
 
 @register_op(

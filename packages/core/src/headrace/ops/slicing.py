@@ -15,7 +15,7 @@ from headrace.graph.op_def import InferenceContext, register_op
 from headrace.ops.shapes import check_per_axis
 from headrace.types import Array, Shape
 
-__all__: list[str] = []
+__all__ = ["SliceMasks", "check_slice_gradient", "numpy_index", "slice_vector", "sliced_size"]
 
 
 @register_op(
@@ -94,6 +94,13 @@ class SliceMasks:
     """The five masks of a `StridedSlice`; bit i speaks of element i of begin, end and strides.
 
     Where several bits are set the first of ellipsis, new axis and single counts.
+
+    Attributes:
+      begin: the element of begin does not count: the slice starts at that end of the axis.
+      end: the same of end.
+      ellipsis: stands for as many whole axes as are left over; one bit at most.
+      new_axis: puts in an axis of size 1.
+      shrink_axis: takes the single index begin and drops the axis.
     """
 
     begin: int

@@ -14,7 +14,7 @@ from headrace.ops.axes import along_last, moveaxis
 from headrace.ops.promotion import promoted
 from headrace.types import DTypeLike, Shape, as_dtype
 
-__all__ = ["argsort", "searchsorted", "sort"]
+__all__ = ["argsort", "check_bounds", "searchsorted", "sort"]
 
 _BOUND_ATTRS = {"T": attr.type(*types.COMPUTABLE), "out_type": attr.index_type}
 

@@ -16,11 +16,21 @@ from headrace.ops.math import add, multiply
 from headrace.types import DType, DTypeLike, Shape, as_dtype, float32, int32, int64, uint32, uint64
 
 __all__ = [
+    "SCALAR",
+    "between",
+    "check_input",
+    "drawn_shape",
+    "floating_type",
+    "is_standard",
+    "is_unit_interval",
+    "scaled",
+    "sizes",
     "stateless_categorical",
     "stateless_normal",
     "stateless_randint",
     "stateless_truncated_normal",
     "stateless_uniform",
+    "wanted_shape",
 ]
 
 SCALAR = Shape([])

@@ -14,7 +14,7 @@ from headrace.errors import AttrError, InvalidArgumentError, ShapeError, Unimple
 from headrace.graph import attr
 from headrace.types import Shape
 
-__all__ = ["DATA_FORMAT", "PADDING", "Plane", "Window", "WindowAxis", "given_sizes"]
+__all__ = ["DATA_FORMAT", "PADDING", "HasAttrs", "Plane", "Window", "WindowAxis", "given_sizes"]
 
 DATA_FORMAT = attr.string("NHWC", allowed=["NHWC", "NCHW"])
 PADDING = attr.string(allowed=["SAME", "VALID", "EXPLICIT"])

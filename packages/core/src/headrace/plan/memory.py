@@ -10,7 +10,7 @@ import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Allocation", "Step", "last_uses", "plan_memory"]
+__all__ = ["ALIGNMENT", "Allocation", "Step", "last_uses", "plan_memory"]
 
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector registers
 

@@ -13,7 +13,7 @@ from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 from headrace.types import Array, DType, Shape, as_dtype, string
 
-__all__ = ["check_feed_shape", "feed_converter", "feed_tensor", "flat_feeds"]
+__all__ = ["check_fed_once", "check_feed_names", "check_feed_shape", "feed_converter", "feed_tensor", "flat_feeds"]
 
 
 def flat_feeds(feeds: Mapping[Any, Any] | None) -> Mapping[Any, Any] | None:

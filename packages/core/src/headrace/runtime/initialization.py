@@ -9,7 +9,7 @@ from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 from headrace.runtime.resources import ResourceManager, VariableBuffer
 
-__all__ = ["initialize_variables"]
+__all__ = ["buffer_of", "initialize_variables"]
 
 _NEEDS_NO_VALUE = frozenset({"AssignVariableOp", "VarIsInitializedOp", "DestroyResourceOp", "RestoreV2"})
 """What may be done with the handle of a variable that has no value yet."""

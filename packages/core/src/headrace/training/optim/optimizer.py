@@ -18,7 +18,7 @@ import numpy as np
 import headrace as hr
 from headrace.errors import DTypeError, GradientError, InvalidArgumentError
 
-__all__ = ["LearningRate", "Optimizer", "add_repeated_rows"]
+__all__ = ["LearningRate", "Optimizer", "add_repeated_rows", "new_slot"]
 
 LearningRate = Any
 """A Python number, a scalar tensor or Variable, or a schedule: a function from the number of updates done to a rate."""
