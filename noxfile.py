@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -243,6 +244,16 @@ def quickstart(session: nox.Session) -> None:
     session.run("python", "examples/quickstart.py", *session.posargs)
 
 
+@nox.session(name="browser-viz")
+def browser_viz(session: nox.Session) -> None:
+    """Look at TensorBoard's pages in the Chromium that is installed."""
+    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if browser is None:
+        session.error("no Chromium is found; install the system's package 'chromium'")
+    install(session, packages=("core", "viz"), tests=True)
+    session.run("pytest", f"{PACKAGES['viz'].path}/tests/test_browser.py", env={"HEADRACE_BROWSER": browser})
+
+
 @nox.session
 def bench(session: nox.Session) -> None:
     """Run the packages' benchmarks; name some to run only those: `-- core`."""
@@ -262,7 +273,7 @@ def oracle(session: nox.Session) -> None:
 
 @nox.session
 def measure(session: nox.Session) -> None:
-    """Measure what an area must hold: `-- core [--quick] [--json FILE]`."""
+    """Measure what an area must hold: `-- core|viz [--quick] [--json FILE]`."""
     install(session, MNIST, "--no-deps")
     install(session, "coverage", packages=ALL, tests=True)
     session.run("python", "-m", "measure", *session.posargs, env={"PYTHONPATH": "tools"})

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from measure import viz_profile
@@ -31,14 +33,15 @@ def rows(quick: bool) -> Iterator[Row]:
     yield from hostile()
     yield killed()
     yield from served()
+    yield rendered()
     yield large_graph(quick)
     yield from writing(quick)
     yield from viz_profile.rows(quick)
 
 
-def test_row(what: str, asked: str, *arguments: str) -> Row:
+def run_tests(what: str, asked: str, *arguments: str, env: Mapping[str, str] | None = None) -> Row:
     """Run some of the package's tests and report their closing line."""
-    done = run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments])
+    done = run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments], env=env)
     closing = CLOSING.findall(done.stdout) or [tail(done.stdout, 1)]
     holds = done.returncode == 0 and "skipped" not in closing[-1]
     return Row(what, asked, closing[-1], holds, "" if holds else tail(done.stdout))
@@ -50,14 +53,14 @@ def hard() -> Row:
     listing = run([sys.executable, "-m", "pytest", "--collect-only", "-q", str(TESTS)]).stdout
     named = set(re.findall(r"(?<![A-Za-z0-9])(B\d\d)(?![0-9])", listing))
     missing = [case for case in HARD_CASES if case not in named]
-    row = test_row("hard cases", asked, "-k", " or ".join(HARD_CASES), str(TESTS))
+    row = run_tests("hard cases", asked, "-k", " or ".join(HARD_CASES), str(TESTS))
     measured = f"{len(HARD_CASES) - len(missing)} of {len(HARD_CASES)} cases named; {row.measured}"
     return Row(row.what, asked, measured, row.holds and not missing, row.detail)
 
 
 def hostile() -> Iterator[Row]:
     """Run the tests of torn and damaged files, and the fuzzing of the readers."""
-    yield test_row(
+    yield run_tests(
         "torn files",
         "truncated at every byte of the last three records: exactly the complete records",
         "-k",
@@ -66,7 +69,7 @@ def hostile() -> Iterator[Row]:
         str(TESTS / "test_records.py"),
         str(TESTS / "test_tensorboard.py"),
     )
-    yield test_row(
+    yield run_tests(
         "hostile files",
         "a flipped bit is detected by the strict reader; fuzzed files give values or a DataLossError",
         "-k",
@@ -79,7 +82,7 @@ def hostile() -> Iterator[Row]:
 
 def killed() -> Row:
     """Kill writers at work and resume."""
-    return test_row(
+    return run_tests(
         "kill -9 while writing",
         "restart with purge_step: one clean curve, in our reader and in TensorBoard",
         "-k",
@@ -93,13 +96,22 @@ def killed() -> Row:
 def served() -> Iterator[Row]:
     """Ask stock TensorBoard, under each of its loaders, and look at its pages."""
     for loader, value in (("fast", "true"), ("python", "false")):
-        yield test_row(
+        yield run_tests(
             f"stock TensorBoard, --load_fast={value}",
             "every data kind served with the right values through its HTTP interface",
             "-k",
             loader,
             str(TESTS / "test_tensorboard.py"),
         )
+
+
+def rendered() -> Row:
+    """Look at TensorBoard's pages in Chromium."""
+    what, asked = "stock TensorBoard in Chromium", "names of nodes, tags and hyper-parameters found in its pages"
+    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if browser is None:
+        return Row(what, asked, "no Chromium is installed", False)
+    return run_tests(what, asked, str(TESTS / "test_browser.py"), env={**os.environ, "HEADRACE_BROWSER": browser})
 
 
 def large_graph(quick: bool) -> Row:

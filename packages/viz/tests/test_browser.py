@@ -1,0 +1,179 @@
+"""TensorBoard's pages in a browser: names of nodes, tags and hyper-parameters are found in what it shows.
+
+Runs only where HEADRACE_BROWSER names a Chromium, as in `nox -s browser-viz`. The browser is driven by its own
+protocol, over a WebSocket client of a few lines, so that no driver needs to be installed.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import secrets
+import socket
+import struct
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import headrace as hr
+from headrace_viz import SummaryWriter
+
+CHROMIUM = os.environ.get("HEADRACE_BROWSER", "")
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.slow,
+    pytest.mark.skipif(not CHROMIUM, reason="HEADRACE_BROWSER is not set"),
+]
+SECONDS = 60
+ALL_TEXT = """
+(() => {
+  const found = [];
+  const walk = (node) => {
+    if (node.nodeType === Node.TEXT_NODE && node.data.trim()) found.push(node.data.trim());
+    if (node.shadowRoot) walk(node.shadowRoot);
+    node.childNodes.forEach(walk);
+  };
+  walk(document.body);
+  return found.join("\\n");
+})()
+"""
+
+
+class Page:
+    """A page of a browser, driven by the DevTools protocol."""
+
+    def __init__(self, url: str) -> None:
+        host, port, path = re.fullmatch(r"ws://([^:/]+):(\d+)(/.*)", url).groups()  # type: ignore[union-attr]
+        self._socket = socket.create_connection((host, int(port)), timeout=SECONDS)
+        key = base64.b64encode(secrets.token_bytes(16)).decode()
+        lines = [
+            f"GET {path} HTTP/1.1",
+            f"Host: {host}:{port}",
+            "Upgrade: websocket",
+            "Connection: Upgrade",
+            f"Sec-WebSocket-Key: {key}",
+            "Sec-WebSocket-Version: 13",
+        ]
+        self._socket.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
+        self._file = self._socket.makefile("rb")
+        assert b"101" in self._file.readline()
+        while self._file.readline().strip():
+            pass
+        self._number = 0
+
+    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """Call a method of the protocol and return its result; events that come meanwhile are passed over."""
+        self._number += 1
+        data = json.dumps({"id": self._number, "method": method, "params": parameters}).encode()
+        mask = secrets.token_bytes(4)
+        masked = bytes(byte ^ mask[place % 4] for place, byte in enumerate(data))
+        self._socket.sendall(b"\x81" + struct.pack(">BQ", 0x80 | 127, len(data)) + mask + masked)
+        while True:
+            answer = json.loads(self._message())
+            if answer.get("id") == self._number:
+                return dict(answer["result"])
+
+    def _message(self) -> bytes:
+        message = b""
+        while True:
+            first, length = self._file.read(2)
+            if length >= 126:  # the length follows in 2 or 8 bytes
+                length = int.from_bytes(self._file.read(2 if length == 126 else 8), "big")
+            message += self._file.read(length)
+            if first & 0x80:
+                return message
+
+    def text(self) -> str:
+        """All text of the page, in shadow trees too."""
+        return str(self.call("Runtime.evaluate", expression=ALL_TEXT, returnByValue=True)["result"].get("value", ""))
+
+    def shows(self, url: str, *wanted: str) -> None:
+        """Go to a page and wait until it has all these lines of text."""
+        self.call("Page.navigate", url="about:blank")
+        self.call("Page.navigate", url=url)
+        deadline = time.monotonic() + SECONDS
+        while missing := set(wanted) - set((text := self.text()).split("\n")):
+            assert time.monotonic() < deadline, (sorted(missing), text[:3000])
+            time.sleep(0.2)
+
+    def close(self) -> None:
+        """Leave the page."""
+        self._file.close()
+        self._socket.close()
+
+
+def _first_match(process: subprocess.Popen[str], pattern: str) -> str:
+    assert process.stderr is not None
+    return next(found[0] for line in process.stderr if (found := re.search(pattern, line)))
+
+
+@pytest.fixture(name="page", scope="module")
+def _page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1500,950"]
+    profile = [f"--user-data-dir={tmp_path_factory.mktemp('profile')}", "--remote-debugging-port=0"]
+    with subprocess.Popen([CHROMIUM, *options, *profile], stderr=subprocess.PIPE, text=True) as process:
+        try:
+            port = re.search(r":(\d+)/", _first_match(process, r"ws://127.0.0.1:\d+/"))[1]  # type: ignore[index]
+            request = urllib.request.Request(f"http://127.0.0.1:{port}/json/new?about:blank", method="PUT")
+            with urllib.request.urlopen(request, timeout=SECONDS) as answer:
+                page = Page(json.load(answer)["webSocketDebuggerUrl"])
+            yield page
+            page.close()
+        finally:
+            process.kill()
+
+
+@pytest.fixture(name="url", scope="module")
+def _url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    logdir = tmp_path_factory.mktemp("logs")
+    _write(logdir)
+    command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(logdir), "--host", "127.0.0.1", "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield _first_match(process, r"http://127.0.0.1:\d+/")
+        finally:
+            process.kill()
+
+
+def _write(logdir: Path) -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [None, 3], name="pixels")
+        with hr.name_scope("classifier"):
+            hr.apply_op("MatMul", x, hr.ones([3, 2]), name="product")
+    with SummaryWriter(logdir / "train") as writer:
+        writer.add_graph(graph)
+        for step in range(5):
+            writer.add_scalar("loss/total", 1 / (1 + step), step)
+            writer.add_histogram("weights/dense", np.linspace(-1, step, 100), step)
+        writer.add_text("notes", "a note of **this** run", 0)
+        for number, rate in enumerate((0.5, 0.25)):
+            writer.add_hparams({"learning rate": rate}, {"accuracy": rate / 2}, run_name=f"session{number}")
+
+
+def test_graph(page: Page, url: str) -> None:
+    page.shows(f"{url}#graphs&run=train", "pixels", "classifier")
+
+
+def test_scalars(page: Page, url: str) -> None:
+    page.shows(f"{url}#scalars", "loss/total", "train")
+
+
+def test_histograms(page: Page, url: str) -> None:
+    page.shows(f"{url}#histograms", "weights/dense", "train")
+
+
+def test_text(page: Page, url: str) -> None:
+    page.shows(f"{url}#text", "notes", "this")
+
+
+def test_hyperparameters(page: Page, url: str) -> None:
+    page.shows(f"{url}#hparams", "learning rate", "accuracy", "0.25000", "0.12500")
