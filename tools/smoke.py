@@ -14,7 +14,7 @@ import numpy as np
 import headrace as hr
 
 MODULES = ("headrace", "headrace_checkpoint", "headrace_serving", "headrace_viz")
-GROUPS = ("headrace.backends", "headrace.ops", "headrace.session_targets", "headrace.commands")
+GROUPS = ("headrace.backends", "headrace.ops", "headrace.session_targets", "headrace.commands", "headrace.inspectors")
 
 
 def train() -> float:
