@@ -171,9 +171,12 @@ from headrace.ops.segment import (
     unsorted_segment_sum,
 )
 from headrace.ops.selection import argwhere, boolean_mask, where
+from headrace.ops.sequencing import assert_true, identity_n
 from headrace.ops.sets import unique_all, unique_counts, unique_inverse, unique_values
 from headrace.ops.sorting import argsort, searchsorted, sort
 from headrace.ops.sparse import SparseTensor
+from headrace.ops.tables import HashTable
+from headrace.ops.tensor_bytes import parse_tensor, serialize_tensor
 from headrace.runtime.trace import StepRecord, Trace
 from headrace.session import PendingStep, Session
 from headrace.signature import Signature
@@ -216,6 +219,7 @@ __all__ = [
     "EarlyStopping",
     "Function",
     "Graph",
+    "HashTable",
     "IndexedSlices",
     "InferenceContext",
     "Operation",
@@ -250,6 +254,7 @@ __all__ = [
     "asarray",
     "asin",
     "asinh",
+    "assert_true",
     "astype",
     "atan",
     "atan2",
@@ -345,6 +350,7 @@ __all__ = [
     "histogram_fixed_width",
     "hypot",
     "identity",
+    "identity_n",
     "iinfo",
     "imag",
     "image",
@@ -402,6 +408,7 @@ __all__ = [
     "ones_like",
     "optim",
     "pad",
+    "parse_tensor",
     "permute_dims",
     "pi",
     "placeholder",
@@ -434,6 +441,7 @@ __all__ = [
     "segment_min",
     "segment_prod",
     "segment_sum",
+    "serialize_tensor",
     "setdiff1d",
     "shape",
     "sigmoid",

@@ -38,6 +38,7 @@ from headrace.kernels import (  # noqa: F401
     search,
     segment,
     selection,
+    sequencing,
     slicing,
     sorting,
     sparse,
@@ -45,5 +46,7 @@ from headrace.kernels import (  # noqa: F401
     state,
     stateless_random,
     strings,
+    tables,
+    tensor_bytes,
     variable_scatter,
 )
