@@ -624,3 +624,17 @@ def test_tensors_fed_as_one_need_a_value_each_and_no_second_one() -> None:
     for twice in ({(a, b): (1.0, 2.0), a: 3.0}, {a: 3.0, (a, b): (1.0, 2.0)}):
         with pytest.raises(hr.errors.FeedError, match="'a:0'.* is fed twice"):
             session.run(y, feeds=twice)
+
+
+def test_the_optimized_graph_of_a_step_can_be_looked_at() -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [None])
+        y = hr.add(x, hr.constant(2.0) * hr.constant(3.0), name="y")
+        hr.exp(x, name="beside")
+    with hr.Session(graph) as session:
+        optimized = session.optimized_graph(y, {x: np.zeros(2, np.float32)})
+        assert np.array_equal(session.run(y, {x: [1.0]}), [7.0])
+    types = sorted(operation.type for operation in optimized.operations)
+    assert "Exp" not in types
+    assert "Mul" not in types  # folded
+    assert "Mul" in {operation.type for operation in graph.operations}

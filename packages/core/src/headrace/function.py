@@ -69,20 +69,20 @@ class Lowered:
     """What a call of a function becomes.
 
     Attributes:
-      graph_text: see `text`.
+      graph: the optimised graph.
       backend: the name of the backend that compiles it.
     """
 
-    graph_text: str
+    graph: Graph
     backend: str
 
     def text(self) -> str:
         """The optimised graph, one operation a line."""
-        return self.graph_text
+        return format_graph(self.graph)
 
     def explain(self) -> str:
         """What the backend made of it."""
-        count = self.graph_text.count("\n")
+        count = self.text().count("\n")
         return f"backend {self.backend}: one segment of {count} operations"
 
 
@@ -168,7 +168,7 @@ class Function:
         static = _flatten(bound, leaves)
         arrays = [as_array(leaf, None) for leaf in leaves]
         plan = self._trace_for(static, arrays, bound).definition.plan_for(arrays)
-        return Lowered(format_graph(plan.graph), plan.backend)
+        return Lowered(plan.graph, plan.backend)
 
     def explain_traces(self) -> str:
         """One line per trace: its signature and why it was made."""

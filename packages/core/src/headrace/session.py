@@ -167,6 +167,21 @@ class Session:
             )
         )
 
+    def optimized_graph(self, fetches: Any, feeds: Mapping[Any, Any] | None = None) -> Graph:
+        """The graph that a step becomes: what it needs of the session's graph, after all passes, for its fed shapes.
+
+        Args:
+          fetches: as in `run`.
+          feeds: as in `run`; nothing is run.
+        Returns:
+          A graph to look at; it belongs to the plan and must not be changed.
+        Raises:
+          FeedError: as `run`.
+        """
+        feeds = flat_feeds(feeds)
+        _, definition = self._define(fetches, feeds)
+        return definition.plan_for(list(feeds.values()) if feeds else []).graph
+
     def make_callable(self, fetches: Any, feeds: Sequence[Any] = ()) -> Callable[..., Any]:
         """A function that runs this step with the least overhead: the hot path of a training loop.
 
