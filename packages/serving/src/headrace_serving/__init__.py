@@ -1,10 +1,11 @@
-"""Serve exported models over HTTP by TensorFlow Serving's routes."""
+"""Serve exported models over HTTP by TensorFlow Serving's routes and the Open Inference Protocol, and ask servers."""
 
 from __future__ import annotations
 
 from headrace_serving.app import create_app
 from headrace_serving.batch_queue import BatchingOptions
 from headrace_serving.catalog import ModelConfig, VersionPolicy
+from headrace_serving.client import Client
 from headrace_serving.errors import (
     BadRequestError,
     ClientGoneError,
@@ -26,6 +27,7 @@ from headrace_serving.server import ModelServer
 __all__ = [
     "BadRequestError",
     "BatchingOptions",
+    "Client",
     "ClientGoneError",
     "EncodingError",
     "MethodNotAllowedError",

@@ -52,6 +52,24 @@ def datatype_of(dtype: hr.DType) -> str:
     return datatype
 
 
+def dtype_of(datatype: str) -> hr.DType:
+    """Return the element type that the protocol calls so.
+
+    Raises:
+      UnsupportedError: it calls none so.
+
+    Example:
+      >>> dtype_of("FP32").name
+      'float32'
+    """
+    dtype = _DTYPES.get(datatype)
+    if dtype is None:
+        raise UnsupportedError(
+            "the Open Inference Protocol has no such datatype", expected=", ".join(_DTYPES), got=datatype
+        )
+    return dtype
+
+
 def datatypes() -> tuple[str, ...]:
     """Return the protocol's names of all element types."""
     return tuple(_DTYPES)

@@ -14,11 +14,10 @@ import numpy as np
 import headrace as hr
 from headrace_serving.datatypes import count_elements, datatype_of, datatypes, tensor_from_bytes, tensor_to_bytes
 from headrace_serving.errors import BadRequestError, UnsupportedError
-from headrace_serving.json_tensor import JSON_TYPES, array_from_elements, dump_json, flatten, tensor_to_json
+from headrace_serving.json_tensor import OPEN_JSON_TYPES, array_from_elements, dump_json, flatten, tensor_to_json
 from headrace_serving.json_value import JsonValue, parse_json, show
 from headrace_serving.model import Array, Signature, TensorInfo, check_shape, find_signature
 
-_JSON_TYPES = JSON_TYPES | {"uint16": JSON_TYPES["int32"], "string": frozenset([str])}
 _SHARED_MEMORY = "shared_memory_region"
 _MICROSECONDS = 1_000_000
 
@@ -273,7 +272,7 @@ def _shape(name: str, entry: Mapping[str, JsonValue], info: TensorInfo) -> list[
 
 
 def _from_json(name: str, dtype: hr.DType, shape: list[int], data: JsonValue) -> Array:
-    if dtype.name not in _JSON_TYPES:
+    if dtype.name not in OPEN_JSON_TYPES:
         raise UnsupportedError(
             f"input '{name}' cannot be sent as JSON",
             expected="raw bytes after the JSON document",
@@ -292,7 +291,7 @@ def _from_json(name: str, dtype: hr.DType, shape: list[int], data: JsonValue) ->
             expected=f"{count} for shape {shape}",
             got=str(len(elements)),
         )
-    return array_from_elements(elements, dtype, _JSON_TYPES[dtype.name]).reshape(shape)
+    return array_from_elements(elements, dtype, OPEN_JSON_TYPES[dtype.name]).reshape(shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,10 +345,10 @@ def format_infer(
 
 def _to_json(name: str, tensor: Array, *, strict: bool) -> object:
     dtype = hr.as_dtype(tensor.dtype)
-    if dtype.name not in _JSON_TYPES:
+    if dtype.name not in OPEN_JSON_TYPES:
         raise _binary_only(name, datatype_of(dtype))
     if dtype.name != "string":
-        return tensor_to_json(name, tensor, _JSON_TYPES, strict=strict)
+        return tensor_to_json(name, tensor, OPEN_JSON_TYPES, strict=strict)
     try:
         return [element.decode() for element in tensor.tolist()]
     except UnicodeDecodeError as error:

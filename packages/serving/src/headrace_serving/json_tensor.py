@@ -28,6 +28,8 @@ JSON_TYPES: dict[str, frozenset[type]] = {
     "string": frozenset([str, dict]),
 }
 """What the JSON parser may give for an element of each dtype. TensorFlow Serving has no JSON for the others."""
+OPEN_JSON_TYPES = JSON_TYPES | {"uint16": JSON_TYPES["int32"], "string": frozenset([str])}
+"""The same for the Open Inference Protocol, whose BYTES are plain strings in JSON."""
 
 
 def tensor_from_json(value: JsonValue, dtype: hr.DType) -> Array:
