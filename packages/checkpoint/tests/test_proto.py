@@ -39,7 +39,7 @@ def _fields(message: Descriptor, prefix: str = "") -> dict[str, tuple[object, ..
     return found
 
 
-def test_pinned_numbers() -> None:
+def test_fields_have_the_numbers_of_the_wire_format() -> None:
     for name, numbers in PINNED.items():
         module = saved_model_pb2 if name == "SavedModel" else tensor_bundle_pb2
         message = module.DESCRIPTOR.message_types_by_name[name]

@@ -46,7 +46,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: np.dtype(dtype).name)
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (5,), (2, 3)])
-def test_round_trip(path: Path, dtype: type, shape: tuple[int, ...]) -> None:
+def test_every_dtype_and_shape_reads_back_bit_for_bit(path: Path, dtype: type, shape: tuple[int, ...]) -> None:
     raw = np.random.default_rng(0).integers(0, 2, size=(*shape, np.dtype(dtype).itemsize), dtype=np.uint8)
     array: Any = raw.view(dtype).reshape(shape)
     save_safetensors(path, {"a": array, "other": np.arange(3, dtype=np.uint8)})
@@ -59,7 +59,7 @@ def test_nan_payload_and_negative_zero_survive(path: Path) -> None:
     assert _same(load_safetensors(path)["a"], array)
 
 
-def test_strings(path: Path) -> None:
+def test_strings_keep_zero_bytes_and_shapes(path: Path) -> None:
     scalar = np.array(b"a\0b", object)
     save_safetensors(path, {"s": STRINGS, "scalar": scalar, "none": np.empty((0, 2), object), "text": np.array(["é"])})
     loaded = load_safetensors(path)

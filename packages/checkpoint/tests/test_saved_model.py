@@ -64,7 +64,7 @@ X = np.array([[1.0, 10.0], [0.0, -1.0]], np.float32)
 Y = np.array([[4.0, 41.0], [1.0, -3.0]], np.float32)
 
 
-def test_round_trip(path: Path) -> None:
+def test_a_saved_model_loads_and_gives_the_same_results(path: Path) -> None:
     with load_model(path) as model:
         signature = model.signatures["serving_default"]
         result = signature(x=X)
@@ -190,7 +190,7 @@ def test_several_signatures_share_variables(tmp_path: Path) -> None:
         assert loaded.signatures["weights"]()["w"].tolist() == [2, 3]
 
 
-def test_wrong_inputs(path: Path) -> None:
+def test_inputs_that_a_signature_lacks_are_named(path: Path) -> None:
     with load_model(path) as model:
         signature = model.signatures["serving_default"]
         with pytest.raises(

@@ -21,11 +21,11 @@ def _decode(data: bytes) -> list[tuple[bytes, bytes]]:
 
 
 @pytest.mark.parametrize("block_bytes", [1, 100, 2_000, 262_144])
-def test_round_trip(block_bytes: int) -> None:
+def test_rows_survive_every_block_size(block_bytes: int) -> None:
     assert _decode(encode_table(ROWS, block_bytes)) == ROWS
 
 
-def test_empty_table() -> None:
+def test_an_empty_table_has_no_rows() -> None:
     assert _decode(encode_table([])) == []
 
 
@@ -36,14 +36,14 @@ def test_round_trip_of_any_rows(rows: dict[bytes, bytes], block_bytes: int) -> N
 
 
 @pytest.mark.parametrize("value", [0, 1, 127, 128, 300, 2**32, 2**63, 2**64 - 1])
-def test_varint(value: int) -> None:
+def test_a_varint_reads_back(value: int) -> None:
     buffer = bytearray()
     append_varint(buffer, value)
     assert read_varint(bytes(buffer), 0) == (value, len(buffer))
 
 
 @pytest.mark.parametrize("data", [b"", b"\x80", b"\xff" * 9 + b"\x7f", b"\x80" * 11])
-def test_broken_varint(data: bytes) -> None:
+def test_a_broken_varint_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"a number is (cut off|longer than 64 bits)"):
         read_varint(data, 0)
 

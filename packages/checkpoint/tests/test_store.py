@@ -45,7 +45,7 @@ def _check(loaded: dict[str, Any], step: int) -> None:
         np.testing.assert_array_equal(loaded[name], array)
 
 
-def test_round_trip(tmp_path: Path) -> None:
+def test_a_step_reads_back_what_was_saved(tmp_path: Path) -> None:
     path = _save(tmp_path / "a" / "b", 7, objects={"epoch": 2}, metrics={"loss": np.float32(0.5)})
     assert path == tmp_path / "a" / "b" / "step-00000007"
     step = StoredStep(path)
@@ -105,7 +105,7 @@ def test_K13_a_moved_directory_is_still_a_directory(tmp_path: Path, monkeypatch:
         read_newest_step(tmp_path / "a")
 
 
-def test_no_step_at_all(tmp_path: Path) -> None:
+def test_reading_where_nothing_was_saved_says_so(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no checkpoint yet"):
         read_newest_step(tmp_path)
     with pytest.raises(NotFoundError, match="no saved step here"):

@@ -72,7 +72,7 @@ def _rewrite_entry(prefix: str, name: str, **fields: Any) -> None:
     Path(prefix + ".index").write_bytes(encode_table(sorted(rows.items())))
 
 
-def test_round_trip(prefix: str) -> None:
+def test_a_bundle_reads_back_what_was_saved(prefix: str) -> None:
     loaded = TensorBundle(prefix).read_all()
     assert loaded.keys() == ARRAYS.keys()
     assert all(_same(loaded[name], ARRAYS[name]) for name in ARRAYS)
@@ -134,7 +134,7 @@ def test_a_bundle_of_tensorflow() -> None:
     assert all(_same(bundle.read(name), expected[name]) for name in expected)
 
 
-def test_slices(tmp_path: Path) -> None:
+def test_slices_are_put_together(tmp_path: Path) -> None:
     whole = np.arange(24.0).reshape(4, 6)
     parts = [
         ArraySlice((4, 6), (row, column), whole[row : row + 2, column : column + 3])
@@ -152,7 +152,7 @@ def test_slices(tmp_path: Path) -> None:
     assert bundle.read("words").tolist() == words.tolist()
 
 
-def test_merge(tmp_path: Path) -> None:
+def test_merged_bundles_hold_the_tensors_of_both(tmp_path: Path) -> None:
     whole = np.arange(8.0).reshape(4, 2)
     for number in range(2):
         part = ArraySlice((4, 2), (2 * number, 0), whole[2 * number : 2 * number + 2])
@@ -366,7 +366,7 @@ def test_slices_that_lie_about_their_size_allocate_nothing(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("value", "error"), [(b"\xff", DataLossError), (b"\x10\x01", UnimplementedError)])
-def test_broken_headers(prefix: str, value: bytes, error: type[HeadraceError]) -> None:
+def test_a_broken_header_is_refused(prefix: str, value: bytes, error: type[HeadraceError]) -> None:
     rows = dict(decode_table(Path(prefix + ".index").read_bytes(), prefix))
     Path(prefix + ".index").write_bytes(encode_table(sorted({**rows, b"": value}.items())))
     with pytest.raises(error, match=r"not a valid checkpoint|big-endian machine"):

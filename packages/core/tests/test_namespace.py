@@ -45,7 +45,7 @@ def test_default_dtypes_are_those_that_values_take():
 
 
 @pytest.mark.parametrize("kind", [None, "bool", "signed integer", "numeric", ("bool", "real floating")])
-def test_dtypes_by_kind(kind):
+def test_dtypes_are_found_by_kind(kind):
     found = INFO.dtypes(kind=kind)
     assert all(getattr(hr, name) is dtype for name, dtype in found.items())
     assert len(found) == {None: 13, "bool": 1, "signed integer": 4, "numeric": 12}.get(kind, 3)

@@ -133,7 +133,7 @@ def test_symbolic_initial_value_outside_a_graph_is_refused() -> None:
         _ = hr.Variable(1.0).handle
 
 
-def test_updates_by_row() -> None:
+def test_updates_by_row_change_all_rows_or_none() -> None:
     """O13: an index out of range changes nothing."""
     with hr.Graph().as_default() as graph:
         w = hr.Variable(np.zeros((3, 2), np.float32), name="w")

@@ -51,7 +51,7 @@ def test_map_before_and_after_batch() -> None:
     assert lists(pairs.batch(2)) == [([1, 2], [0, 2])]
 
 
-def test_take() -> None:
+def test_take_ends_early_or_with_the_dataset() -> None:
     assert lists(hr.data.from_arrays(range(5)).take(2)) == [0, 1]
     assert lists(hr.data.from_arrays(range(5)).take(9).batch(3)) == [[0, 1, 2], [3, 4]]
 

@@ -27,7 +27,7 @@ def graph():
         ([2**31], hr.int64), (np.zeros(1, ">f4"), hr.float32),
     ],
 )  # fmt: skip
-def test_natural_dtypes(value: object, dtype: hr.DType) -> None:
+def test_a_python_value_takes_its_natural_dtype(value: object, dtype: hr.DType) -> None:
     assert hr.constant(value).dtype is dtype
 
 

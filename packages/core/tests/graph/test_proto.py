@@ -82,7 +82,7 @@ def _values(enum: EnumDescriptor) -> dict[str, int]:
     return {value.name: value.number for value in enum.values}
 
 
-def test_pinned_numbers() -> None:
+def test_fields_and_dtypes_have_the_numbers_of_the_wire_format() -> None:
     numbers = {path: facts[0] for message in MESSAGES.values() for path, facts in _fields(message).items()}
     assert {path: numbers[path] for path in PINNED} == PINNED
     dtypes = _values(ENUMS["DataType"])

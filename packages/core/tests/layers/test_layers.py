@@ -29,7 +29,7 @@ def run(
         return result, session.read_variables()
 
 
-def test_dense() -> None:
+def test_dense_multiplies_adds_and_activates() -> None:
     x = NUMBERS.normal(size=(4, 2, 3)).astype(np.float32)
     layer = hr.layers.Dense(5, activation="relu", bias_initializer=hr.layers.initializers.constant(0.1))
     y, variables = run(layer, x)
@@ -86,7 +86,7 @@ def convolution(x: Array, kernel: Array, stride: int) -> Array:
 
 
 @pytest.mark.parametrize("stride", [1, 2])
-def test_conv2d(stride: int) -> None:
+def test_conv2d_slides_its_kernel_in_strides(stride: int) -> None:
     x = NUMBERS.normal(size=(2, 7, 6, 3)).astype(np.float32)
     layer = hr.layers.Conv2D(4, (3, 2), strides=stride, bias_initializer="ones")
     y, variables = run(layer, x)
@@ -102,7 +102,7 @@ def test_conv2d_pads_to_the_same_size() -> None:
 
 
 @pytest.mark.parametrize(("layer", "function"), [(hr.layers.MaxPool2D, np.max), (hr.layers.AvgPool2D, np.mean)])
-def test_pooling(layer: type[hr.layers.MaxPool2D], function: Any) -> None:
+def test_pooling_reduces_each_window(layer: type[hr.layers.MaxPool2D], function: Any) -> None:
     x = NUMBERS.normal(size=(2, 4, 6, 3)).astype(np.float32)
     y, variables = run(layer(2), x)
     assert variables == {}
@@ -123,7 +123,7 @@ def test_window_sizes_are_checked(wrong: Any) -> None:
         hr.layers.MaxPool2D(wrong)
 
 
-def test_flatten() -> None:
+def test_flatten_keeps_the_batch_axis_and_needs_known_sizes() -> None:
     x = NUMBERS.normal(size=(2, 3, 4)).astype(np.float32)
     y, _ = run(hr.layers.Flatten(), x)
     np.testing.assert_array_equal(y, x.reshape(2, 12))

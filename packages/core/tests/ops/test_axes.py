@@ -56,7 +56,7 @@ def test_matrix_transpose_of_a_vector_is_refused():
         hr.matrix_transpose([1, 2])
 
 
-def test_gradients():
+def test_gradients_of_moved_axes_agree_with_central_differences():
     check_gradient(lambda xs: [hr.moveaxis(xs[0], 0, 2) * hr.constant(1.5, hr.float64)], [CUBE[:, :2, :2]])
     check_gradient(lambda xs: [hr.matrix_transpose(xs[0])], [CUBE[0]])
 

@@ -97,7 +97,7 @@ def test_diff_says_what_does_not_fit():
             hr.diff(1)
 
 
-def test_gradients():
+def test_gradients_of_scans_and_differences_agree_with_central_differences():
     check_gradient(lambda xs: [hr.cumulative_sum(xs[0], axis=1, include_initial=True)], [X])
     check_gradient(lambda xs: [hr.cumulative_prod(xs[0], axis=-1, include_initial=True)], [X])
     check_gradient(lambda xs: [hr.diff(xs[0], axis=1, n=2)], [X])

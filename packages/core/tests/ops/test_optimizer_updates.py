@@ -138,7 +138,7 @@ def test_update_is_its_composition(optimizer: str) -> None:
 
 
 @pytest.mark.parametrize("optimizer", ["Momentum", "KerasMomentum", "Adam"])
-def test_nesterov(optimizer: str) -> None:
+def test_nesterov_looks_one_step_ahead(optimizer: str) -> None:
     op_type = f"ResourceApply{optimizer}"
     initial, inputs = _initial(op_type), _inputs(op_type, 4)
     actual = _updated(op_type, initial, inputs, use_nesterov=True)

@@ -123,7 +123,7 @@ def test_trace_adds_narrow_integers_in_the_default_dtype():
     assert run(lambda x: hr.linalg.trace(x, dtype=hr.float64), x).dtype == np.float64
 
 
-def test_gradients():
+def test_gradients_of_products_agree_with_central_differences():
     x = numbers("float64", 3, 3)
     check_gradient(lambda xs: [hr.vecdot(xs[0], xs[1])], [x, x[0]])
     check_gradient(lambda xs: [hr.linalg.cross(xs[0], xs[1]), hr.linalg.outer(xs[0][0], xs[1])], [x, x[0]])

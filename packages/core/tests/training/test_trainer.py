@@ -370,7 +370,7 @@ def test_stop_at_the_last_step_of_an_epoch_completes_it() -> None:
         (lambda labels, outputs: hr.abs(labels - outputs), lambda x: x[:, :1]),
     ],
 )
-def test_losses(loss: Any, labels: Any) -> None:
+def test_every_named_loss_falls_in_training(loss: Any, labels: Any) -> None:
     x = np.random.default_rng(0).normal(size=(64, 2)).astype(np.float32)
     trainer = hr.Trainer(hr.layers.Dense(1), loss, hr.optim.Adam(0.05), ["mean_absolute_error"], seed=1)
     history = trainer.fit(hr.data.from_arrays(x, labels(x)).batch(16), epochs=30, progress=False)

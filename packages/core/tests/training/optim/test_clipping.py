@@ -39,7 +39,7 @@ def test_clip_by_value_of_a_sparse_gradient_adds_repeated_rows_first() -> None:
 
 
 @pytest.mark.parametrize(("limit", "factor"), [(1.0, 0.2), (5.0, 1.0), (10.0, 1.0)])
-def test_clip_by_norm(limit: float, factor: float) -> None:
+def test_clip_by_norm_shortens_only_what_is_longer(limit: float, factor: float) -> None:
     graph = hr.Graph()
     with graph.as_default():
         clipped = hr.clip_by_norm(hr.constant([3.0, -4.0]), limit)

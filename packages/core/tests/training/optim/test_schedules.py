@@ -23,11 +23,11 @@ def rates(schedule: schedules.Schedule, steps: int) -> list[float]:
         return [float(run(np.int64(number))) for number in range(steps)]
 
 
-def test_constant() -> None:
+def test_a_constant_rate_stays() -> None:
     assert rates(schedules.constant(0.3), 3) == [0.3, 0.3, 0.3]
 
 
-def test_exponential() -> None:
+def test_an_exponential_rate_decays_at_every_step() -> None:
     expected = [0.1 * 0.5 ** (step / 4) for step in range(20)]
     assert rates(schedules.exponential(0.1, 0.5, 4), 20) == pytest.approx(expected, rel=1e-12)
 
@@ -37,11 +37,11 @@ def test_exponential_in_stairs() -> None:
     assert rates(schedules.exponential(0.1, 0.5, 4, staircase=True), 20) == pytest.approx(expected, rel=1e-12)
 
 
-def test_piecewise() -> None:
+def test_a_piecewise_rate_changes_after_each_boundary() -> None:
     assert rates(schedules.piecewise([2, 5], [1.0, 0.1, 0.01]), 7) == [1.0, 1.0, 0.1, 0.1, 0.1, 0.01, 0.01]
 
 
-def test_polynomial() -> None:
+def test_a_polynomial_rate_ends_at_its_last_value() -> None:
     expected = [0.9 * (1 - min(step, 10) / 10) ** 2 + 0.1 for step in range(15)]
     assert rates(schedules.polynomial(1.0, 10, 0.1, power=2.0), 15) == pytest.approx(expected, rel=1e-12)
 
