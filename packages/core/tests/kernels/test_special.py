@@ -62,7 +62,9 @@ ACCURACY: list[tuple[str, Callable[..., Any], Callable[..., Any], Any, float]] =
 @pytest.mark.parametrize(
     ("what", "function", "reference", "points", "limit"), ACCURACY, ids=[row[0] for row in ACCURACY]
 )
-def test_relative_error_stays_below_its_limit(what: str, function: Any, reference: Any, points: Any, limit: float) -> None:
+def test_relative_error_stays_below_its_limit(
+    what: str, function: Any, reference: Any, points: Any, limit: float
+) -> None:
     mp = pytest.importorskip("mpmath")
     with mp.workdps(40):
         exact = [reference(mp, mp.mpf(float(x))) for x in points]
