@@ -133,12 +133,12 @@ def test_verify_of_a_file_of_other_records(tmp_path: Path) -> None:
     assert _run("verify", path).exit_code == 1
 
 
-def test_damage_is_told_on_the_error_output(logdir: Path) -> None:
+def test_damage_is_told_on_the_error_output(logdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _damage(logdir)
-    result = _run("cat", logdir, "--csv", "--run", "train")
-    assert result.exit_code == 0
-    assert "warning: event file has a damaged record" in result.stderr
-    assert "warning" not in result.stdout
+    events.main(["cat", str(logdir), "--csv", "--run", "train"], standalone_mode=False)
+    output = capsys.readouterr()
+    assert "warning: event file has a damaged record" in output.err
+    assert "warning" not in output.out
 
 
 def test_the_command_is_found_by_headrace() -> None:

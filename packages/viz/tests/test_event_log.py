@@ -219,6 +219,20 @@ def test_the_thread_writes_when_nothing_else_comes(folder: DiskFolder) -> None:
     log.close()
 
 
+def test_a_log_that_is_closed_in_its_own_thread(folder: DiskFolder) -> None:
+    log = _background(folder)
+    thread = log._thread
+
+    def collect() -> bytes:
+        log.close()  # as the finalizer of a writer does that is collected here
+        return Event(step=5).SerializeToString()
+
+    log.add(1000, collect)
+    thread.join(30)
+    assert not thread.is_alive()
+    assert [event.step for event in _events(Path(log.path))] == [0, 5]
+
+
 def test_a_record_that_cannot_be_made_is_told_and_the_others_come_through(folder: DiskFolder) -> None:
     def fail() -> bytes:
         raise ValueError("a bad picture")

@@ -60,6 +60,7 @@ def test_one_element_may_stand_for_all() -> None:
         TensorProto(dtype=1, tensor_content=b"abc"),
         TensorProto(dtype=1, tensor_shape=TensorShapeProto(dim=[TensorShapeProto.Dim(size=-1)]), float_val=[1]),
         TensorProto(dtype=1, tensor_shape=TensorShapeProto(dim=[TensorShapeProto.Dim(size=2**62)]), float_val=[1, 2]),
+        TensorProto(dtype=1, tensor_shape=TensorShapeProto(dim=[TensorShapeProto.Dim(size=2**40)]), float_val=[1]),
         TensorProto(dtype=8),
         TensorProto(dtype=7),
         TensorProto(dtype=20),

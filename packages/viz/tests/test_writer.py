@@ -337,8 +337,9 @@ for step in range(int(sys.argv[2]), 10**9):
     assert [value.value for value in values] == steps
 
 
-def test_a_forgotten_writer_keeps_its_records(tmp_path: Path) -> None:
-    writer = EventWriter(tmp_path)
+@pytest.mark.parametrize("background", [False, True])
+def test_a_forgotten_writer_keeps_its_records(tmp_path: Path, background: bool) -> None:
+    writer = EventWriter(tmp_path, background=background)
     writer.scalar("a", 1, 1)
     path = writer.path
     del writer
@@ -347,10 +348,15 @@ def test_a_forgotten_writer_keeps_its_records(tmp_path: Path) -> None:
 
 
 def test_a_program_that_forgets_to_close_keeps_its_records(tmp_path: Path) -> None:
-    program = "import sys, headrace_viz; w = headrace_viz.EventWriter(sys.argv[1]); w.scalar('a', 1, 1)"
+    program = """
+import sys, headrace_viz
+for background in (False, True):
+    writer = headrace_viz.EventWriter(sys.argv[1], background=background)
+    globals()[f"kept{background}"] = writer
+    writer.scalar("a", 1, 1)
+"""
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, timeout=60)
-    (path,) = event_files(tmp_path)
-    assert _points(_events(path)) == [("a", 1, 1)]
+    assert [_points(_events(path)) for path in event_files(tmp_path)] == [[("a", 1, 1)]] * 2
 
 
 def test_torn_tail_gives_exactly_the_whole_records(tmp_path: Path) -> None:

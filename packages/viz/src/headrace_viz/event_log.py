@@ -213,6 +213,10 @@ class BackgroundLog:
 
     def close(self) -> None:
         """Write all and end the thread."""
+        if threading.current_thread() is self._thread:
+            # A forgotten writer is collected in any thread, this one too, where waiting for itself would be for ever.
+            self._calls.extend([(self._log.close, ()), (self._stop, ())])
+            return
         try:
             self._call_and_wait(self._log.close)
         finally:

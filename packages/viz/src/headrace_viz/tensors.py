@@ -12,6 +12,8 @@ import headrace as hr
 from headrace.errors import DataLossError, DTypeError
 from headrace.graph.proto.tensor_pb2 import TensorProto, TensorShapeProto
 
+_MAX_REPEATED = 2**24  # elements; a shape is a claim of the file, and no reason to fill the memory
+
 _VALUE_FIELDS = {
     hr.float32.number: "float_val",
     hr.float64.number: "double_val",
@@ -72,7 +74,7 @@ def array_of(tensor: TensorProto, *, where: str = "") -> NDArray[Any]:
             flat[:] = list(tensor.string_val)
         else:
             flat = _numbers(tensor)
-        if flat.size == 1 < count:  # a tensor of one repeated value may hold it once; never trust a shape with memory
+        if flat.size == 1 < count <= _MAX_REPEATED:  # a tensor of one repeated value may hold it once
             return np.broadcast_to(flat.reshape(()), dims)
         return flat.reshape(dims)
     except (ValueError, KeyError, DTypeError) as error:
