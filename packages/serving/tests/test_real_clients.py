@@ -1,0 +1,106 @@
+"""The clients that others wrote, against a server in a thread; each is left out where it is not installed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import uvicorn
+
+import headrace as hr
+from headrace_checkpoint import load_model, save_model
+from headrace_serving import ModelConfig, ModelManager, ModelRepository, ModelServer, create_app
+from headrace_serving.listen import listen, url_of
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore"),  # theirs
+]
+
+
+@pytest.fixture(name="address", scope="module")
+def _address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("models") / "m"
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [None, 2], name="x")
+        s = hr.placeholder(hr.string, [None], name="s")
+        signature = hr.Signature(inputs={"x": x, "s": s}, outputs={"y": x * 0.5, "t": s})
+    with hr.Session(graph) as session:
+        save_model(folder / "3", session, {"serving_default": signature})
+    yield from _served(folder)
+
+
+def _served(folder: Path) -> Iterator[str]:
+    repository = ModelRepository()
+    manager = ModelManager(repository, lambda: {"m": ModelConfig(folder)}, load_model)
+    manager.reload()
+    app = create_app(ModelServer(repository, manager=manager))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
+    with listen("127.0.0.1", 0) as listener:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        yield url_of(listener).removeprefix("http://")
+        server.should_exit = True
+        thread.join()
+
+
+X = np.array([[1, 2], [3, np.nan]], np.float32)
+S = np.array([b"a", "é".encode()], object)
+
+
+@pytest.mark.parametrize("binary", [True, False])
+@pytest.mark.parametrize("compression", [None, "gzip", "deflate"])
+def test_tritonclient_infers(address: str, binary: bool, compression: str | None) -> None:
+    triton = pytest.importorskip("tritonclient.http")
+    with triton.InferenceServerClient(address) as client:
+        inputs = [triton.InferInput("x", [2, 2], "FP32"), triton.InferInput("s", [2], "BYTES")]
+        for entry, value in zip(inputs, (X, S), strict=True):
+            entry.set_data_from_numpy(value, binary_data=binary)
+        for outputs in (None, [triton.InferRequestedOutput(name, binary_data=binary) for name in ("t", "y")]):
+            answer = client.infer(
+                "m",
+                inputs,
+                outputs=outputs,
+                request_id="q",
+                request_compression_algorithm=compression,
+                response_compression_algorithm=compression,
+            )
+            np.testing.assert_array_equal(answer.as_numpy("y"), X * np.float32(0.5), strict=True)
+            assert [
+                element if isinstance(element, bytes) else element.encode() for element in answer.as_numpy("t")
+            ] == [
+                b"a",
+                "é".encode(),
+            ]
+            assert answer.get_response()["id"] == "q"
+
+
+def test_tritonclient_asks_about_the_server(address: str) -> None:
+    triton = pytest.importorskip("tritonclient.http")
+    with triton.InferenceServerClient(address) as client:
+        assert client.is_server_live()
+        assert client.is_server_ready()
+        assert client.is_model_ready("m")
+        assert client.is_model_ready("m", "3")
+        assert not client.is_model_ready("nil")
+        assert "binary_tensor_data" in client.get_server_metadata()["extensions"]
+        assert client.get_model_metadata("m")["inputs"][0]["name"] == "s"
+        client.unload_model("m")
+        assert client.get_model_repository_index()[0]["state"] == "UNAVAILABLE"
+        client.load_model("m")
+        assert client.get_model_repository_index()[0]["state"] == "READY"
+
+
+def test_tritonclient_understands_errors(address: str) -> None:
+    triton = pytest.importorskip("tritonclient.http")
+    exceptions: Any = pytest.importorskip("tritonclient.utils")
+    with triton.InferenceServerClient(address) as client:
+        wrong = triton.InferInput("x", [2, 2], "FP32")
+        wrong.set_data_from_numpy(X)
+        with pytest.raises(exceptions.InferenceServerException, match="expected 2 inputs but got 1: missing s"):
+            client.infer("m", [wrong])
+        with pytest.raises(exceptions.InferenceServerException, match="unknown model: 'nil'"):
+            client.infer("nil", [wrong])
