@@ -11,11 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import headrace as hr
 from headrace_viz import EventWriter, SummaryWriter
 from headrace_viz.profiling.xspace import to_xspace
-from headrace_viz.report import load_runs, report_page
+from headrace_viz.report import Run, load_runs, report_page
+from headrace_viz.report.runs import Curve, Histogram
 
 from ..profiling.timelines import step, timeline
 
@@ -169,3 +172,29 @@ def test_a_browser_shows_values_under_the_pointer_and_hides_runs(tmp_path: Path)
     assert re.match(r"step \d", tip[1])
     assert "one: " in tip[1]
     assert 'class="run-1 hidden"' in done.stdout
+
+
+_values = st.lists(st.floats(width=32), min_size=1, max_size=8)
+_rows = st.lists(st.tuples(st.floats(), st.floats(), st.floats()), max_size=4)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    values=_values,
+    steps=st.lists(st.integers(-(2**63), 2**63 - 1), min_size=8, max_size=8),
+    seconds=st.lists(st.floats(), min_size=8, max_size=8),
+    rows=st.lists(_rows, min_size=1, max_size=3),
+)
+def test_whatever_event_files_hold_there_is_a_page(
+    values: list[float], steps: list[int], seconds: list[float], rows: list[list[tuple[float, float, float]]]
+) -> None:
+    count = len(values)
+    curve = Curve(np.array(sorted(steps[:count]), np.int64), np.array(seconds[:count]), np.array(values))
+    histograms = [
+        Histogram(step, np.array(item, np.float64).reshape(-1, 3)) for step, item in zip(steps, rows, strict=False)
+    ]
+    run = Run("run", Path("run"), (), {"curve": curve}, {"histogram": histograms}, {}, b"\xff", (), ())
+    page = report_page([run, run])
+    assert _Reader(page).open == []
+    places = re.findall(r' (?:points|d|x|y|cx|cy|width|height)="([^"]*)"', page)
+    assert not [place for place in places if "nan" in place or "inf" in place]

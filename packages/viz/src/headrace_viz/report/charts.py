@@ -17,6 +17,7 @@ WIDTH, HEIGHT = 420, 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 12, 10, 36
 _SPANS = 300
 _LOGARITHMIC_FROM = 1000.0  # largest over smallest value
+_LARGEST = 1e300  # so that differences are finite
 COLORS = 8
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 
@@ -47,6 +48,7 @@ class Axes:
 
     def y(self, value: float) -> float:
         """Return where a value is, from the top."""
+        value = min(max(value, -_LARGEST), _LARGEST)
         if self.logarithmic:
             value = math.log10(value)
         return HEIGHT - _BOTTOM - (value - self.y_low) / (self.y_high - self.y_low) * (HEIGHT - _TOP - _BOTTOM)
@@ -130,7 +132,7 @@ def distribution_chart(histograms: Sequence[Histogram], *, color: int, x_label: 
         histograms = [histograms[index] for index in chosen]
     bands = np.array([quantiles(item.rows) for item in histograms])
     x = np.array([float(item.step) for item in histograms])
-    axes = _axes([Series("", color, x, bands[:, column]) for column in (0, -1)])
+    axes = _axes([Series("", color, x, bands[:, column]) for column in (0, -1)], linear=True)
     parts = [_frame(axes, x_label, "value")]
     finite = np.isfinite(bands).all(axis=1)
     for low, high, strength in ((0, 6, 1), (1, 5, 2), (2, 4, 3)):
@@ -147,26 +149,28 @@ def quantiles(rows: Floats) -> list[float]:
     Args:
       rows: float64 `[buckets, 3]`, left edge, right edge and count.
     """
-    filled = rows[rows[:, 2] > 0]
+    filled = _filled(rows)
     if not len(filled):
         return [math.nan] * len(QUANTILES)
-    edges = np.concatenate([[0.0], np.cumsum(filled[:, 2])]) / filled[:, 2].sum()
+    shares = filled[:, 2] / filled[:, 2].max()  # the sum of the counts themselves may have no finite value
+    edges = np.concatenate([[0.0], np.cumsum(shares)]) / shares.sum()
     found = []
     for part in QUANTILES:
         bucket = min(int(np.searchsorted(edges[1:], part, side="left")), len(filled) - 1)
-        inside = (part - edges[bucket]) / (edges[bucket + 1] - edges[bucket])
+        width = edges[bucket + 1] - edges[bucket]
+        inside = (part - edges[bucket]) / width if width > 0 else 0.0
         left, right = filled[bucket, 0], filled[bucket, 1]
         found.append(float(left + min(max(inside, 0.0), 1.0) * (right - left)))
     return found
 
 
 def _bars(histogram: Histogram, color: int, title: str) -> str:
-    rows = histogram.rows[np.isfinite(histogram.rows).all(axis=1)]
+    rows = _filled(histogram.rows)
     if not len(rows):
         return _svg(_message("no values"), title)
     widths = np.maximum(rows[:, 1] - rows[:, 0], 0.0)
-    low, high = _spread(float(rows[:, 0].min()), float(rows[:, 1].max()))
-    axes = Axes(low, high, 0.0, max(float(rows[:, 2].max()), 1e-300) * 1.05)
+    low, high = _spread(float(rows[:, :2].min()), float(rows[:, :2].max()))
+    axes = Axes(low, high, 0.0, _spread(0.0, min(float(rows[:, 2].max()), _LARGEST))[1] * 1.05)
     parts = [_frame(axes, "value", "count", x_text=short)]
     for (left, _, amount), width in zip(rows, widths, strict=True):
         x, right, y = axes.x(left), axes.x(left + width), axes.y(amount)
@@ -177,15 +181,17 @@ def _bars(histogram: Histogram, color: int, title: str) -> str:
     return _svg("".join(parts), title)
 
 
-def _axes(series: Sequence[Series]) -> Axes:
+def _axes(series: Sequence[Series], *, linear: bool = False) -> Axes:
     xs = np.concatenate([item.x for item in series])
     ys = np.concatenate([item.y for item in series])
-    xs, ys = xs[np.isfinite(xs)], ys[np.isfinite(ys)]
+    xs, ys = xs[np.isfinite(xs)], np.clip(ys[np.isfinite(ys)], -_LARGEST, _LARGEST)
     x_low, x_high = (float(xs.min()), float(xs.max())) if xs.size else (0.0, 0.0)
-    if x_low == x_high:
-        x_low, x_high = x_low - 1, x_high + 1
+    largest = max(abs(x_low), abs(x_high))
+    if x_high - x_low <= largest * 1e-12:
+        room = max(1.0, largest * 1e-6)
+        x_low, x_high = x_low - room, x_high + room
     # Values over several powers of ten, such as a loss that diverged, would hide all but the largest.
-    logarithmic = bool(ys.size and ys.min() > 0 and ys.max() / _LOGARITHMIC_FROM >= ys.min())
+    logarithmic = bool(not linear and ys.size and ys.min() > 0 and ys.max() / _LOGARITHMIC_FROM >= ys.min())
     ys = np.log10(ys) if logarithmic else ys
     y_low, y_high = _spread(*((float(ys.min()), float(ys.max())) if ys.size else (0.0, 1.0)))
     margin = (y_high - y_low) * 0.04
@@ -193,13 +199,20 @@ def _axes(series: Sequence[Series]) -> Axes:
 
 
 def _spread(low: float, high: float) -> tuple[float, float]:
-    """Return a range that has a width, and whose width is a number."""
-    if not math.isfinite(high - low):
-        return low / 4, high / 4
+    """Return a range that has a width."""
     if high - low > max(abs(low), abs(high)) * 1e-12 and high - low > 1e-300:
         return low, high
-    room = abs(low) * 0.1 or 1.0
+    room = abs(low) * 0.1 if abs(low) > 1e-290 else 1.0
     return low - room, high + room
+
+
+def _filled(rows: Floats) -> Floats:
+    """Return the buckets that hold something, without edges that only mean "and beyond"."""
+    found = rows[np.isfinite(rows[:, 2]) & (rows[:, 2] > 0) & ~np.isnan(rows).any(axis=1)]
+    left, right = found[:, 0], found[:, 1]
+    open_left, open_right = np.abs(left) > _LARGEST, np.abs(right) > _LARGEST
+    closed = np.stack([np.where(open_left, right, left), np.where(open_right, left, right), found[:, 2]], axis=1)
+    return closed[~(open_left & open_right)]
 
 
 def _line(item: Series, axes: Axes) -> str:

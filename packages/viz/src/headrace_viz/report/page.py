@@ -144,8 +144,7 @@ def _tags(runs: Sequence[Run]) -> list[str]:
 
 
 def _started(run: Run) -> str:
-    first = min((float(curve.seconds.min()) for curve in run.curves.values()), default=None)
-    return "-" if first is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(first))
+    return "-" if run.started is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.started))
 
 
 def _last(curve: Curve | None) -> str:

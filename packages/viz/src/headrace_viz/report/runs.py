@@ -20,6 +20,8 @@ from headrace_viz.reading import LoggedValue, find_runs, read_run, whole_events
 
 Floats = NDArray[np.float64]
 
+_YEAR_9999 = 253_370_764_800.0  # seconds since the epoch; there is no calendar beyond
+
 
 @dataclass(frozen=True, slots=True)
 class Curve:
@@ -73,8 +75,14 @@ class Run:
     @property
     def seconds(self) -> float:
         """Time from the first value to the last one, in seconds."""
-        spans = [curve.seconds for curve in self.curves.values()]
-        return float(max(span.max() for span in spans) - min(span.min() for span in spans)) if spans else 0.0
+        times = self._times()
+        return float(times.max() - times.min()) if times.size else 0.0
+
+    @property
+    def started(self) -> float | None:
+        """When the first value was written, in seconds since the epoch, or None where no time is known."""
+        times = self._times()
+        return float(times.min()) if times.size else None
 
     @property
     def last_step(self) -> int | None:
@@ -82,6 +90,11 @@ class Run:
         steps = [int(curve.steps[-1]) for curve in self.curves.values()]
         steps += [found[-1].step for found in self.histograms.values()]
         return max(steps, default=None)
+
+    def _times(self) -> Floats:
+        """Times of all values, but for those that are none."""
+        times = np.concatenate([np.zeros(0), *(curve.seconds for curve in self.curves.values())])
+        return times[(times > 0) & (times < _YEAR_9999)]
 
 
 def load_runs(folders: Sequence[str | os.PathLike[str]]) -> list[Run]:
