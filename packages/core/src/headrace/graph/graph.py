@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.errors import AttrError, DTypeError, GraphError, HeadraceError, InternalError, NotFoundError, known_names
 from headrace.graph.attr import REQUIRED, AttrValue, RawAttr, spec_of
@@ -18,6 +18,9 @@ from headrace.graph.scopes import Scope, check_name, current_scope, enter
 from headrace.graph.shape_value import constant_value, constant_value_as_shape
 from headrace.graph.source import SourceLine, user_line
 from headrace.types import Array, Shape, TensorSpec
+
+if TYPE_CHECKING:
+    from headrace.variable import Variable
 
 __all__ = ["Graph", "unknown_op_def"]
 
@@ -60,7 +63,7 @@ class Graph:
         self.seed = seed
         self.extend = extend
         self.effect_order = effect_order
-        self.handles: dict[Any, Tensor] = {}
+        self.handles: dict[Variable, Tensor] = {}
         self.gradient_rules: dict[str, Any] = {}
         self.library = b""
         self.versions: tuple[int, int] = (0, 0)
@@ -79,7 +82,7 @@ class Graph:
             return tuple(self._operations)
 
     @property
-    def variables(self) -> list[Any]:
+    def variables(self) -> list[Variable]:
         """The variables that are used in the graph, in the order in which they came to it; a snapshot."""
         return list(self.handles)
 

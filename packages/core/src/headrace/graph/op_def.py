@@ -17,6 +17,7 @@ from headrace.types import Array, DType, Shape, TensorSpec, as_dtype
 __all__ = [
     "UNKNOWN_OUTPUT",
     "ArgSpec",
+    "HasAttrs",
     "InferenceContext",
     "OpDef",
     "find_op_def",
@@ -24,6 +25,13 @@ __all__ = [
     "op_defs",
     "register_op",
 ]
+
+
+class HasAttrs(Protocol):
+    """An operation as shape functions and kernels both see it, for what they share."""
+
+    def attr(self, name: str) -> AttrValue:
+        """The value of an attribute, defaults filled in."""
 
 
 class InferenceContext(Protocol):

@@ -11,9 +11,9 @@ from headrace.errors import InvalidArgumentError, ShapeError
 from headrace.graph import attr
 from headrace.graph.apply import TensorLike, apply_op
 from headrace.graph.attr import AttrSpec
-from headrace.graph.op_def import InferenceContext, register_op
+from headrace.graph.op_def import HasAttrs, InferenceContext, register_op
 from headrace.graph.operation import Tensor
-from headrace.ops.window import DATA_FORMAT, PADDING, HasAttrs, Window
+from headrace.ops.window import DATA_FORMAT, PADDING, Window
 from headrace.types import Shape, bfloat16, float16, float32, float64, int32
 
 __all__ = [

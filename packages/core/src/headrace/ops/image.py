@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from headrace import types
 from headrace.errors import InvalidArgumentError, ShapeError
 from headrace.graph import attr
 from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
-from headrace.graph.op_def import InferenceContext, register_op
+from headrace.graph.op_def import HasAttrs, InferenceContext, register_op
 from headrace.graph.operation import Tensor
 from headrace.ops.shapes import check_scalar, checked_sizes
 from headrace.types import Array, Shape
@@ -236,7 +235,7 @@ def _contrast_shape(op: InferenceContext) -> list[Shape]:
 
 
 def patch_sizes(
-    op: Any, images: Sequence[int | None]
+    op: HasAttrs, images: Sequence[int | None]
 ) -> tuple[tuple[int, int], list[tuple[int | None, int, int, int]]]:
     """How patches are taken.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -104,7 +104,7 @@ def _wrong_paddings(rank: str, got: str) -> ShapeError:
     return ShapeError("paddings must have one pair for each axis", expected=f"shape [{rank}, 2]", got=got)
 
 
-def check_mirror(paddings: list[tuple[int, int]], sizes: Any, mode: str) -> None:
+def check_mirror(paddings: list[tuple[int, int]], sizes: Sequence[int | None], mode: str) -> None:
     """Raise InvalidArgumentError where more elements are to be mirrored than there are."""
     for axis, (size, amounts) in enumerate(zip(sizes, paddings, strict=True)):
         limit = None if size is None else size - 1 if mode == "REFLECT" else size
@@ -116,7 +116,7 @@ def check_mirror(paddings: list[tuple[int, int]], sizes: Any, mode: str) -> None
             )
 
 
-def unpadded_sizes(dims: Any, paddings: list[tuple[int, int]]) -> list[int | None]:
+def unpadded_sizes(dims: Sequence[int | None], paddings: list[tuple[int, int]]) -> list[int | None]:
     """The sizes without the padding.
 
     Raises:

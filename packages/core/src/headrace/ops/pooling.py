@@ -8,10 +8,10 @@ from headrace.errors import ShapeError
 from headrace.graph import attr
 from headrace.graph.apply import TensorLike, apply_op
 from headrace.graph.attr import AttrSpec
-from headrace.graph.op_def import InferenceContext, register_op
+from headrace.graph.op_def import HasAttrs, InferenceContext, register_op
 from headrace.graph.operation import Tensor
 from headrace.ops.convolution import Padding, four, padding_attrs
-from headrace.ops.window import DATA_FORMAT, PADDING, HasAttrs, Window
+from headrace.ops.window import DATA_FORMAT, PADDING, Window
 from headrace.types import Shape, float32
 
 __all__ = ["avg_pool2d", "check_pooled", "max_pool2d", "pooled_shape"]

@@ -11,7 +11,7 @@ import numpy as np
 from headrace import types
 from headrace.errors import ShapeError
 from headrace.graph import attr
-from headrace.graph.op_def import InferenceContext, register_op
+from headrace.graph.op_def import HasAttrs, InferenceContext, register_op
 from headrace.ops.shapes import check_per_axis
 from headrace.types import Array, Shape
 
@@ -110,7 +110,7 @@ class SliceMasks:
     shrink_axis: int
 
     @classmethod
-    def of(cls, op: Any) -> SliceMasks:
+    def of(cls, op: HasAttrs) -> SliceMasks:
         """The masks among the attributes of an operation."""
         return cls(*(op.attr(f"{name}_mask") for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")))
 

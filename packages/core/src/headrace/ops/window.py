@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from headrace.errors import AttrError, InvalidArgumentError, ShapeError, UnimplementedError
 from headrace.graph import attr
+from headrace.graph.op_def import HasAttrs
 from headrace.types import Shape
 
-__all__ = ["DATA_FORMAT", "PADDING", "HasAttrs", "Plane", "Window", "WindowAxis", "given_sizes"]
+__all__ = ["DATA_FORMAT", "PADDING", "Plane", "Window", "WindowAxis", "given_sizes"]
 
 DATA_FORMAT = attr.string("NHWC", allowed=["NHWC", "NCHW"])
 PADDING = attr.string(allowed=["SAME", "VALID", "EXPLICIT"])
@@ -24,13 +25,6 @@ Plane = tuple["WindowAxis", "WindowAxis"]
 
 _CHANNELS_LAST = (0, 1, 2, 3)
 _CHANNELS_FIRST = (0, 2, 3, 1)
-
-
-class HasAttrs(Protocol):
-    """An operation, as a shape function or a kernel sees it."""
-
-    def attr(self, name: str) -> Any:
-        """The value of an attribute."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Any
 import headrace as hr
 from headrace.errors import InvalidArgumentError
 from headrace.layers.module import Module
+from headrace.training.optim.optimizer import Optimizer
 
 __all__ = ["TrainingGraph", "build"]
 
@@ -43,7 +44,7 @@ class TrainingGraph:
 
 
 def build(
-    model: Module, loss: Measure, optimizer: Any, metrics: Mapping[str, Measure], seed: int | None, example: Any
+    model: Module, loss: Measure, optimizer: Optimizer, metrics: Mapping[str, Measure], seed: int | None, example: Any
 ) -> TrainingGraph:
     """Build the graph for batches like `example`.
 
