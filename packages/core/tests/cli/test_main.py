@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 import headrace as hr
+from headrace.cli.inspect import _folder_hint
 from headrace.cli.main import headrace, main
 
 
@@ -77,3 +80,37 @@ def test_a_folder_is_not_a_graph(tmp_path: Path, capsys: pytest.CaptureFixture[s
     with pytest.raises(SystemExit):
         main(["inspect", str(tmp_path)])
     assert "error:" in capsys.readouterr().err
+
+
+def test_a_command_that_is_misspelt_is_told_the_close_ones() -> None:
+    code, text = _run("inspet", "x")
+    assert code == 2
+    assert "No such command 'inspet'; one of the known names; close ones: inspect" in text
+
+
+def test_a_folder_of_another_kind_is_not_inspected_but_what_is_in_it_is_named(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    with pytest.raises(hr.errors.InvalidArgumentError, match="got: +a folder"):
+        CliRunner().invoke(headrace, ["inspect", str(tmp_path)], catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    ("packages", "names", "advice"),
+    [
+        ((), [], "pip install headrace-checkpoint"),
+        (("one",), [], "it is empty"),
+        (("one",), ["b", "a"], "look into one of: .*a, .*b$"),
+    ],
+)
+def test_advice_on_a_folder(
+    packages: tuple[str, ...], names: list[str], advice: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metadata, "entry_points", lambda group: packages)
+    for name in names:
+        (tmp_path / name).mkdir()
+    assert re.match(advice, _folder_hint(tmp_path))
+
+
+def test_kernels_of_one_operation_are_told_apart() -> None:
+    kernels = json.loads(_run("ops", "MatMul", "--json")[1])[0]["kernels"]
+    assert len(set(kernels)) == len(kernels)

@@ -33,14 +33,21 @@ def inspect(file: Path, operations: bool) -> None:
     if file.is_dir():
         raise InvalidArgumentError(
             f"'{file}' is not a graph file",
-            expected="a .pb or .pbtxt file, or a checkpoint or model with headrace-checkpoint installed",
+            expected="a .pb or .pbtxt file, or a folder with a checkpoint or an exported model",
             got="a folder",
-            hint="pip install headrace-checkpoint",
+            hint=_folder_hint(file),
         )
     graph = import_graph_def(file)
     click.echo(_summary(file, graph))
     if operations:
         click.echo(format_graph(graph), nl=False)
+
+
+def _folder_hint(folder: Path) -> str:
+    if not metadata.entry_points(group=ENTRY_POINT_GROUP):
+        return "pip install headrace-checkpoint, for checkpoints and exported models"
+    inside = sorted(str(item) for item in folder.iterdir())
+    return "look into one of: " + ", ".join(inside[:8]) if inside else "it is empty"
 
 
 def _summary(file: Path, graph: Graph) -> str:

@@ -11,7 +11,7 @@ import click
 from headrace.cli.devices import devices
 from headrace.cli.inspect import inspect
 from headrace.cli.ops import ops
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, known_names
 
 __all__ = ["main"]
 
@@ -41,6 +41,14 @@ class _Commands(click.Group):
         if name in _PROVIDERS:
             raise click.UsageError(f"'{name}' is a command of {_PROVIDERS[name]}: pip install {_PROVIDERS[name]}")
         return None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            known = known_names(args[0], self.list_commands(ctx))
+            ctx.fail(f"No such command '{args[0]}'; {known}")
+        return super().resolve_command(ctx, args)
 
 
 def _plugins() -> dict[str, metadata.EntryPoint]:

@@ -9,7 +9,7 @@ import click
 
 from headrace.grad.registry import gradient_of_type
 from headrace.graph.op_def import OpDef, lookup_op_def, op_defs
-from headrace.kernels.registry import kernels_of
+from headrace.kernels.registry import Kernel, kernels_of
 
 __all__ = ["ops"]
 
@@ -36,8 +36,13 @@ def _facts(op_def: OpDef) -> dict[str, Any]:
         "doc": op_def.doc,
         "stateful": op_def.stateful,
         "gradient": _gradient(op_def),
-        "kernels": [f"{kernel.device or 'every device'}" for kernel in kernels_of(op_def.name)],
+        "kernels": [_kernel(kernel) for kernel in kernels_of(op_def.name)],
     }
+
+
+def _kernel(kernel: Kernel) -> str:
+    dtypes = "; ".join(f"{name} in {', '.join(map(str, allowed))}" for name, allowed in kernel.dtypes.items())
+    return (kernel.device or "every device") + (f" for {dtypes}" if dtypes else "")
 
 
 def _gradient(op_def: OpDef) -> str:
@@ -49,7 +54,7 @@ def _gradient(op_def: OpDef) -> str:
 
 def _page(op_def: OpDef) -> str:
     facts = _facts(op_def)
-    kernels = ", ".join(facts["kernels"]) or "none"
+    kernels = ", and ".join(facts["kernels"]) or "none"
     lines = [op_def.signature, "", op_def.doc, "", f"gradient: {facts['gradient']}", f"kernels:  {kernels}"]
     if op_def.stateful:
         lines.append("stateful: never merged, folded or reordered")
