@@ -475,3 +475,24 @@ def test_train_with_less_typing() -> None:
     assert len(history["val_accuracy"]) == 2
     assert trainer.evaluate((images, labels))["loss"] == pytest.approx(history["val_loss"][-1])
     assert trainer.predict(images[:3]).shape == (3, 10)
+
+
+@pytest.mark.parametrize("loss", ["mean_squared_error", "sigmoid_cross_entropy"])
+def test_labels_that_would_broadcast_against_the_outputs_are_refused(loss: str) -> None:
+    points, labels = blobs(12)
+    trainer = hr.Trainer(hr.layers.Dense(1), loss, hr.optim.SGD(0.1))
+    with pytest.raises(ShapeError, match=r"the labels do not have the shape.*(.|\n)*expected: labels \[\?, 1\]"):
+        trainer.fit(hr.data.from_arrays(points, labels.astype(np.float32)).batch(4), progress=False)
+
+
+def test_an_error_is_not_measured_of_labels_of_another_shape() -> None:
+    points, labels = blobs(12)
+    trainer = hr.Trainer(hr.layers.Dense(3), "sparse_softmax_cross_entropy", hr.optim.SGD(0.1), ["mean_absolute_error"])
+    with pytest.raises(ShapeError, match="the labels do not have the shape of the model's outputs"):
+        trainer.fit(hr.data.from_arrays(points, labels).batch(4), progress=False)
+
+
+@pytest.mark.parametrize("call", ["fit", "evaluate"])
+def test_arrays_in_the_place_of_a_dataset_are_refused(call: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"there is no dataset(.|\n)*got: +a ndarray(.|\n)*from_arrays\("):
+        getattr(classifier(), call)(blobs()[0])

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import headrace as hr
-from headrace.errors import NotFoundError, known_names
+from headrace.errors import NotFoundError, ShapeError, known_names
 
-__all__ = ["Loss", "lookup"]
+__all__ = ["Loss", "like_outputs", "lookup"]
 
 Loss = str | Callable[[Any, Any], Any]
 
@@ -25,12 +25,33 @@ def _softmax_cross_entropy(labels: Any, outputs: Any) -> Any:
 
 def _sigmoid_cross_entropy(labels: Any, outputs: Any) -> Any:
     """Labels are probabilities, outputs logits of that shape; gives nats of each."""
-    return hr.nn.sigmoid_cross_entropy(labels=hr.astype(labels, outputs.dtype), logits=outputs)
+    return hr.nn.sigmoid_cross_entropy(labels=like_outputs(labels, outputs), logits=outputs)
 
 
 def _mean_squared_error(labels: Any, outputs: Any) -> Any:
     """Labels and outputs have one shape; gives the squared difference of each."""
-    return hr.square(outputs - hr.astype(labels, outputs.dtype))
+    return hr.square(outputs - like_outputs(labels, outputs))
+
+
+def like_outputs(labels: Any, outputs: Any) -> Any:
+    """Return the labels in the outputs' dtype.
+
+    Args:
+      labels: of the outputs' shape.
+      outputs: what the model gives.
+    Raises:
+      ShapeError: the shapes differ. Labels `[batch]` and outputs `[batch, 1]` would else broadcast to `[batch, batch]`:
+        a loss of every label with every output, which falls but teaches nothing.
+    """
+    if not labels.shape.is_compatible_with(outputs.shape):
+        raise ShapeError(
+            "the labels do not have the shape of the model's outputs",
+            where=outputs.op.location,
+            expected=f"labels {outputs.shape}",
+            got=f"labels {labels.shape}",
+            hint="labels.reshape(-1, 1) where the model has one output",
+        )
+    return hr.astype(labels, outputs.dtype)
 
 
 _BY_NAME: dict[str, Callable[[Any, Any], Any]] = {

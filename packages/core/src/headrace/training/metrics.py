@@ -7,6 +7,7 @@ from typing import Any
 
 import headrace as hr
 from headrace.errors import NotFoundError, known_names
+from headrace.training.losses import like_outputs
 
 __all__ = ["Metric", "lookup"]
 
@@ -23,7 +24,7 @@ def _accuracy(labels: Any, outputs: Any) -> Any:
 
 def _mean_absolute_error(labels: Any, outputs: Any) -> Any:
     """The absolute difference of each element."""
-    return hr.abs(outputs - hr.astype(labels, outputs.dtype))
+    return hr.abs(outputs - like_outputs(labels, outputs))
 
 
 _BY_NAME: dict[str, Callable[[Any, Any], Any]] = {

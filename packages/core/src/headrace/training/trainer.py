@@ -158,9 +158,10 @@ class Trainer:
         Returns:
           "loss", the metrics and, with validation, "val_loss" and so on: one value per epoch, all fits together.
         Raises:
-          InvalidArgumentError: the dataset is empty, endless, or not of such pairs.
+          InvalidArgumentError: the dataset is none, empty, endless, or not of such pairs.
           HeadraceError: a step failed.
         """
+        _check_dataset(dataset)
         length = dataset.length
         if length is None:
             raise InvalidArgumentError(
@@ -247,6 +248,7 @@ class Trainer:
           "loss" and the metrics: means over all examples.
         """
         batches = hr.data.from_arrays(*dataset).batch(batch_size) if isinstance(dataset, tuple) else dataset
+        _check_dataset(batches)
         self.build(batches)
         running, means = self._built(), RunningMeans()
         for inputs, labels in batches.iterator():
@@ -388,6 +390,16 @@ class _Running:
             fetches = [*parts.measured, *extra, parts.train]
             found = self._train[extra] = self.session.make_callable(fetches, [parts.inputs, parts.labels])
         return found
+
+
+def _check_dataset(dataset: Any) -> None:
+    if not isinstance(dataset, Dataset):
+        raise InvalidArgumentError(
+            "there is no dataset to go through",
+            expected="a hr.data.Dataset of batches",
+            got=f"a {type(dataset).__name__}",
+            hint="hr.data.from_arrays(inputs, labels).shuffle(len(inputs)).batch(64)",
+        )
 
 
 def _check_kind(value: Any, kind: type, what: str, name: str) -> None:
