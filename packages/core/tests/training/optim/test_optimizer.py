@@ -330,3 +330,26 @@ def test_an_optimiser_without_a_rule_says_so() -> None:
         w = hr.Variable(1.0)
         with pytest.raises(NotImplementedError, match="Optimizer has no update rule"):
             hr.optim.Optimizer(0.1).apply_gradients([(hr.constant(1.0), w)])
+
+
+@pytest.mark.parametrize("rate", ["0.1", None])
+def test_a_learning_rate_must_be_a_number(rate: object) -> None:
+    with pytest.raises(InvalidArgumentError, match="the learning rate of SGD cannot be used(.|\n)*try: +0.01, say"):
+        hr.optim.SGD(rate)
+
+
+@pytest.mark.parametrize("single", [False, True])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_rule_that_returns_no_list_is_named(single: bool, sparse: bool) -> None:
+    class Careless(hr.optim.Optimizer):
+        def update(self, variable: Any, grad: Any, slots: Any, step: Any) -> Any:
+            assignment = variable.assign_sub(grad)
+            return assignment if single else None
+
+    with hr.Graph().as_default():
+        w = hr.Variable([[1.0], [2.0]])
+        loss = hr.sum(hr.gather(w, [0]) if sparse else w)
+        with pytest.raises(
+            InvalidArgumentError, match=r"Careless.update returned no assignments(.|\n)*try: +return \["
+        ):
+            Careless(0.1).minimize(loss)

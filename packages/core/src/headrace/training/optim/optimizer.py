@@ -49,12 +49,13 @@ class Optimizer:
     """
 
     def __init__(self, learning_rate: LearningRate) -> None:
-        if isinstance(learning_rate, (int, float)) and not learning_rate >= 0:
+        is_number = isinstance(learning_rate, (int, float))
+        if isinstance(learning_rate, (str, bytes)) or learning_rate is None or (is_number and not learning_rate >= 0):
             raise InvalidArgumentError(
                 f"the learning rate of {type(self).__name__} cannot be used",
                 expected="a number >= 0, a scalar tensor, or a schedule",
                 got=repr(learning_rate),
-                hint="to climb instead of descend, minimise -loss",
+                hint="to climb instead of descend, minimise -loss" if is_number else "0.01, say",
             )
         self.learning_rate = learning_rate
         self._slots: weakref.WeakKeyDictionary[hr.Variable, dict[str, hr.Variable]] = weakref.WeakKeyDictionary()
@@ -202,14 +203,25 @@ class Optimizer:
             if isinstance(grad, hr.IndexedSlices):
                 updates += self._update_rows(variable, add_repeated_rows(grad), slots, step)
             else:
-                updates += self.update(variable, hr.convert_to_tensor(grad), slots, step)
+                updates += self._assignments(self.update(variable, hr.convert_to_tensor(grad), slots, step))
         return updates
 
     def _update_rows(
         self, variable: hr.Variable, grad: hr.IndexedSlices, slots: Mapping[str, hr.Variable], step: hr.Tensor
     ) -> Iterable[Any]:
         rows = {name: slot.rows(grad.indices) if slot.shape == variable.shape else slot for name, slot in slots.items()}
-        return self.update(variable.rows(grad.indices), grad.values, rows, step)
+        return self._assignments(self.update(variable.rows(grad.indices), grad.values, rows, step))
+
+    def _assignments(self, updates: Any) -> Iterable[Any]:
+        """What `update` gave; a rule that forgets to return its assignments would train nothing in a graph."""
+        if not isinstance(updates, Iterable) or isinstance(updates, hr.Tensor):
+            raise InvalidArgumentError(
+                f"{type(self).__name__}.update returned no assignments",
+                expected="a list of the operations that assign to the variable and its slots",
+                got=repr(updates),
+                hint="return [slots['momentum'].assign(...), variable.assign_sub(...)]",
+            )
+        return updates
 
     def slots_of(self, variable: hr.Variable) -> Mapping[str, hr.Variable]:
         """The slots of a variable by name; made at the first call."""
