@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from headrace.errors import GradientError, GraphError, InternalError
+from headrace.errors import GradientError, GraphError
 from headrace.grad.registry import GradientRule, find_gradient
 from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
 from headrace.graph.operation import Operation, Tensor
@@ -187,9 +187,11 @@ def _differentiate(op: Operation, collected: _Collected, stops: frozenset[Tensor
     if not isinstance(results, (list, tuple)):
         raise _faulty_rule(op, "no sequence", f"{len(op.inputs)} gradients", repr(results))
     if len(results) != len(op.inputs):
-        raise InternalError(
-            f"the gradient rule of {op.type} gave {len(results)} gradients for {len(op.inputs)} inputs",
-            where=op.location,
+        raise _faulty_rule(
+            op,
+            f"{len(results)} gradients for {len(op.inputs)} inputs",
+            "a gradient, or None, for each input",
+            str(results),
         )
     for tensor, gradient in zip(op.inputs, results, strict=True):
         if gradient is not None:
