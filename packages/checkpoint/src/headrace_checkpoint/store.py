@@ -305,5 +305,5 @@ def read_newest_step(directory: str | os.PathLike[str]) -> tuple[StoredStep, dic
         where=str(directory),
         expected="at least one step without damage",
         got="; ".join(problems),
-        hint="copy the directory again",
+        hint="copy the directory again, or start anew in another one",
     )

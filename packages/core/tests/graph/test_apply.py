@@ -97,3 +97,10 @@ def test_wrong_calls_are_refused(call, message: str) -> None:
 def test_a_tensor_of_the_wrong_dtype_is_refused_with_the_cure() -> None:
     with pytest.raises(hr.errors.DTypeError, match=r"wrong dtype(.|\n)*hr.astype\(x, hr.float64\)"):
         hr.convert_to_tensor(hr.constant(1.0), hr.float64)
+
+
+def test_an_operation_in_the_place_of_a_value_is_explained() -> None:
+    with hr.Graph().as_default():
+        w = hr.Variable([1.0])
+        with pytest.raises(hr.errors.InvalidArgumentError, match="try: +an operation has no value.*read the variable"):
+            hr.sign(w.assign_add([1.0]))

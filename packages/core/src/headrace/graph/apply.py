@@ -332,6 +332,9 @@ def _string_array(value: TensorLike, natural: Array, dtype: DType | None) -> Arr
                 "the value is not a tensor",
                 expected="numbers, strings or nested sequences of equal length",
                 got=_short(value),
+                hint="an operation has no value; use one of its .outputs, or read the variable that it assigns to"
+                if isinstance(item, Operation)
+                else None,
             )
         result.reshape(-1)[index] = item.encode("utf-8") if isinstance(item, str) else bytes(item)
     return result

@@ -44,7 +44,12 @@ def _sparse_cross_entropy(op: OpContext, logits: Array, labels: Array, out: Pair
         )
     if rows and (int(labels.min()) < 0 or int(labels.max()) >= classes):
         wrong = labels[(labels < 0) | (labels >= classes)]
-        raise InvalidArgumentError("a label is not a class", expected=f"0 <= label < {classes}", got=f"{int(wrong[0])}")
+        raise InvalidArgumentError(
+            "a label is not a class",
+            expected=f"0 <= label < {classes}",
+            got=f"{int(wrong[0])}",
+            hint="count classes from 0, or give the model as many outputs as there are classes",
+        )
     shifted = _shifted(widened(logits))
     exponentials = np.exp(shifted)
     sums = exponentials.sum(axis=-1)

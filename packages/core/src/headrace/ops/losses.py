@@ -196,7 +196,12 @@ def _labels(labels: TensorLike) -> Tensor:
     if tensor.dtype in (int32, int64):
         return tensor
     if not tensor.dtype.is_integer:
-        raise DTypeError("the labels are not class numbers", expected="integers", got=str(tensor.spec))
+        raise DTypeError(
+            "the labels are not class numbers",
+            expected="integers",
+            got=str(tensor.spec),
+            hint="hr.astype(labels, hr.int32); for a probability of each class, softmax_cross_entropy",
+        )
     cast: Tensor = apply_op("Cast", tensor, DstT=int64)
     return cast
 
