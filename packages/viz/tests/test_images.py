@@ -114,3 +114,13 @@ def test_figures() -> None:
     pixels = figure_pixels(figure, close=True)
     assert (pixels.shape, pixels.dtype) == ((50, 100, 3), np.uint8)
     assert pixels[0, 0].tolist() == [0, 255, 0]
+
+
+def test_a_figure_that_pyplot_remembers_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    figure = pyplot.figure()
+    figure_pixels(figure)
+    assert pyplot.fignum_exists(figure.number)
+    figure_pixels(figure, close=True)
+    assert not pyplot.fignum_exists(figure.number)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
+
+import numpy as np
 
 import headrace as hr
+from headrace.errors import InvalidArgumentError
 from headrace.graph.proto.attr_pb2 import AttrValue
 from headrace.graph.proto.graph_pb2 import GraphDef
 from headrace.graph.proto.tensor_pb2 import TensorShapeProto
@@ -87,3 +91,30 @@ def shape_proto(shape: hr.Shape) -> TensorShapeProto:
         return TensorShapeProto(unknown_rank=True)
     sizes = [-1 if size is None else size for size in shape.dims]
     return TensorShapeProto(dim=[TensorShapeProto.Dim(size=size) for size in sizes])
+
+
+def graph_of(model: Any, example: Any) -> hr.Graph:
+    """Return the graph of a graph, session or trainer, or of a function of tensors.
+
+    Args:
+      model: one of these.
+      example: for a function, an array, or a tuple of them, like those that it is to be applied to.
+    Raises:
+      InvalidArgumentError: the model is nothing of these, or a function without example.
+    """
+    if isinstance(model, hr.Graph):
+        return model
+    if isinstance(model, hr.Session | hr.Trainer):
+        return model.graph
+    if not callable(model) or example is None:
+        raise InvalidArgumentError(
+            "there is no graph to write",
+            expected="a graph, session or trainer, or a function and input_to_model",
+            got=f"{type(model).__name__}, input_to_model={type(example).__name__}",
+            hint="add_graph(model, np.zeros([1, 28, 28, 1], np.float32))",
+        )
+    arrays = [np.asarray(array) for array in (example if isinstance(example, tuple) else (example,))]
+    graph = hr.Graph()
+    with graph.as_default():
+        model(*[hr.placeholder(hr.as_dtype(array.dtype), array.shape, name="input") for array in arrays])
+    return graph

@@ -1,4 +1,8 @@
-"""SummaryWriter: the methods that people know from PyTorch, over an `EventWriter` with a thread of its own."""
+"""SummaryWriter: the methods that people know from PyTorch, over an `EventWriter` with a thread of its own.
+
+One class with many methods, since that is the interface that people know; each hands its arguments to the module that
+owns what they mean, and is long for its docstring only.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,7 @@ import headrace as hr
 from headrace.errors import InvalidArgumentError
 from headrace_viz import values
 from headrace_viz.events import checked_step, checked_tag
+from headrace_viz.graph_view import graph_of
 from headrace_viz.histograms import DEFAULT_BUCKETS, counts_between, histogram_rows, real_array, rows_of_limits
 from headrace_viz.hyperparameters import hparams_values, layout_value
 from headrace_viz.images import draw_boxes, enlarge, figure_pixels, to_batch, to_pixels
@@ -385,7 +390,7 @@ class SummaryWriter:
         Raises:
           InvalidArgumentError: the model is a function and `input_to_model` is missing, or is nothing of these.
         """
-        graph = _graph_of(model, input_to_model)
+        graph = graph_of(model, input_to_model)
         if verbose:
             print("\n".join(map(repr, graph.operations)))  # noqa: T201  # asked for
         self._writer.graph(graph, tag=tag)
@@ -596,22 +601,3 @@ def _inside(logdir: str, name: str) -> str:
 
 
 _histogram = values.histogram  # the methods' argument `values` hides the module
-
-
-def _graph_of(model: Any, example: Any) -> hr.Graph:
-    if isinstance(model, hr.Graph):
-        return model
-    if isinstance(model, hr.Session | hr.Trainer):
-        return model.graph
-    if not callable(model) or example is None:
-        raise InvalidArgumentError(
-            "there is no graph to write",
-            expected="a graph, session or trainer, or a function and input_to_model",
-            got=f"{type(model).__name__}, input_to_model={type(example).__name__}",
-            hint="add_graph(model, np.zeros([1, 28, 28, 1], np.float32))",
-        )
-    arrays = [np.asarray(array) for array in (example if isinstance(example, tuple) else (example,))]
-    graph = hr.Graph()
-    with graph.as_default():
-        model(*[hr.placeholder(hr.as_dtype(array.dtype), array.shape, name="input") for array in arrays])
-    return graph
