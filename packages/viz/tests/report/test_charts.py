@@ -18,6 +18,7 @@ from headrace_viz.report.charts import (
     distribution_chart,
     line_chart,
     quantiles,
+    strip_chart,
     thinned,
 )
 from headrace_viz.report.runs import Floats, Histogram
@@ -119,6 +120,15 @@ def test_thinning_keeps_ends_extremes_and_gaps(data: list[float], spans: int) ->
 def test_few_points_are_all_drawn() -> None:
     x = np.arange(200.0)
     assert thinned(x, x, 50)[0] is x
+
+
+def test_a_strip_shows_what_followed_what() -> None:
+    pieces = [("MatMul", 0, 0.0, 90.0), ("a<b", 1, 90.0, 100.0)]
+    svg = ElementTree.fromstring(strip_chart(pieces, unit="µs", title="t"))
+    first, second = _elements(svg, "rect", "bar")
+    assert float(first.get("x", "")) + float(first.get("width", "")) < float(second.get("x", ""))
+    assert [title.text for title in svg.iter("title")] == ["MatMul: 90 µs", "a<b: 10 µs"]
+    assert [item.text for item in _elements(svg, "text", "inside")] == ["MatMul", "a<b"]
 
 
 def test_quantiles_of_even_buckets() -> None:

@@ -82,6 +82,7 @@ def test_a_run_has_all_sections_and_no_legend(tmp_path: Path) -> None:
         assert section in text
     assert "1 variables with 12 elements" in text
     assert "MatMul 60.0%" in text
+    assert "Operations of step 1, which is of median length" in text
     assert "<b>bold</b>" in text, "as text, not as an element"
     assert "Damaged files" not in text
 

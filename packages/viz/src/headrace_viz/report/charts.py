@@ -15,6 +15,7 @@ from headrace_viz.report.runs import Floats, Histogram
 
 WIDTH, HEIGHT = 420, 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 12, 10, 36
+_STRIP_WIDTH, _STRIP_MARGIN, _LETTER = 1100, 12, 6.5
 _SPANS = 300
 _LOGARITHMIC_FROM = 1000.0  # largest over smallest value
 _LARGEST = 1e300  # so that differences are finite
@@ -141,6 +142,33 @@ def distribution_chart(histograms: Sequence[Histogram], *, color: int, x_label: 
         parts.append(f'<polygon class="{color_class(color)} band{strength}" points="{" ".join(upper + lower[::-1])}"/>')
     parts.append(_line(Series("median", color, x[finite], bands[finite, 3]), axes))
     return _svg("".join(parts), title)
+
+
+def strip_chart(pieces: Sequence[tuple[str, int, float, float]], *, unit: str, title: str) -> str:
+    """Return what followed what, as one strip of coloured pieces.
+
+    Args:
+      pieces: of each its name, the number of its colour, its begin and its end; ascending and from 0 on.
+      unit: of the numbers.
+      title: for those who cannot see the chart.
+    """
+    whole = max(end for _, _, _, end in pieces) or 1.0
+    scale = (_STRIP_WIDTH - 2 * _STRIP_MARGIN) / whole
+    parts = []
+    for value in ticks(0.0, whole, 8):
+        x = _STRIP_MARGIN + value * scale
+        parts.append(f'<path class="grid" d="M{x:.1f} 4V52"/>')
+        parts.append(f'<text class="tick" x="{x:.1f}" y="66" text-anchor="middle">{short(value)}</text>')
+    for name, color, begin, end in pieces:
+        x, width = _STRIP_MARGIN + begin * scale, (end - begin) * scale
+        about = f"<title>{html.escape(name)}: {short(end - begin)} {html.escape(unit)}</title>"
+        place = f'x="{x:.2f}" y="12" width="{max(width - 0.3, 0.3):.2f}" height="32"'
+        parts.append(f'<rect class="{color_class(color)} bar" {place}>{about}</rect>')
+        if width > _LETTER * len(name) + 6:
+            parts.append(f'<text class="inside" x="{x + 4:.1f}" y="32">{html.escape(name)}</text>')
+    parts.append(f'<text class="name" x="{_STRIP_WIDTH / 2}" y="82" text-anchor="middle">{html.escape(unit)}</text>')
+    label = html.escape(title, quote=True)
+    return f'<svg viewBox="0 0 {_STRIP_WIDTH} 88" role="img" aria-label="{label}">{"".join(parts)}</svg>'
 
 
 def quantiles(rows: Floats) -> list[float]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from headrace_viz.profiling.op_table import op_rows, totals
 from headrace_viz.profiling.timeline import Timeline
-from headrace_viz.report.charts import Series, color_class, distribution_chart, line_chart
+from headrace_viz.report.charts import Series, color_class, distribution_chart, line_chart, strip_chart
 from headrace_viz.report.graph_summary import GraphSummary, summarize_graph
 from headrace_viz.report.number_text import duration, short, size
 from headrace_viz.report.runs import Curve, Run
@@ -264,7 +264,7 @@ def _profiles(runs: Sequence[Run]) -> str:
     parts = [_table(head, ([name, *(fact[name] for fact in facts)] for name in facts[0]), narrow=len(having) == 1)]
     for number, run in having:
         parts.append(f"<h3>{_text(run.name)}</h3>" if len(runs) > 1 else "")
-        parts += [_profile_table(run.profiles), _profile_charts(run.profiles, number)]
+        parts += [_profile_table(run.profiles), _typical_step(run.profiles), _profile_charts(run.profiles, number)]
     return _section("Profile", *filter(None, parts))
 
 
@@ -293,7 +293,7 @@ def _profile_facts(timelines: Sequence[Timeline]) -> dict[str, str]:
 def _profile_table(timelines: Sequence[Timeline]) -> str:
     rows = [
         [
-            _text(row.name),
+            _swatch(place) + _text(row.name),
             f'<td class="number share" style="--part:{row.share:.1%}">{row.share:.1%}</td>',
             f"{row.self_ns / 1e6:.3f}",
             f"{row.calls:,}",
@@ -301,10 +301,31 @@ def _profile_table(timelines: Sequence[Timeline]) -> str:
             "-" if row.gflops is None else short(row.gflops, 3),
             "-" if row.gbytes is None else short(row.gbytes, 3),
         ]
-        for row in op_rows(timelines)[:_TOP_OPS]
+        for place, row in enumerate(op_rows(timelines)[:_TOP_OPS])
     ]
     head = ["operation", "share of step time", "self time, ms", "calls", "per call, µs", "GFLOP/s", "GB/s"]
     return _table(head, rows)
+
+
+def _typical_step(timelines: Sequence[Timeline]) -> str:
+    """Return the step of median length, operation by operation."""
+    steps = [(step, timeline) for timeline in timelines for step in timeline.steps if step.events]
+    if not steps:
+        return ""
+    steps.sort(key=lambda item: item[0].end_ns - item[0].start_ns)
+    step, timeline = steps[len(steps) // 2]
+    colors = {row.name: place for place, row in enumerate(op_rows(timelines))}
+    pieces = [
+        (
+            timeline.ops[event.op].type,
+            colors[timeline.ops[event.op].type],
+            (event.start_ns - step.start_ns) / 1e3,
+            (event.end_ns - step.start_ns) / 1e3,
+        )
+        for event in step.events
+    ]
+    title = f"Operations of step {step.step}, which is of median length"
+    return f'<div class="strip">{_figure(title, strip_chart(pieces, unit="µs", title=title))}</div>'
 
 
 def _profile_charts(timelines: Sequence[Timeline], color: int) -> str:
