@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import io
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,14 @@ def test_groups_of_scalars_are_runs_of_their_own(tmp_path: Path) -> None:
             writer.add_scalars("loss/all", {"train": step, "test": step + 0.5}, step)
     runs = {run: [value.value for value in read_run(files)] for run, files in find_runs(tmp_path).items()}
     assert runs == {".": [], "loss_all_test": [1.5, 2.5], "loss_all_train": [1.0, 2.0]}
+
+
+def test_threads_share_the_runs_of_a_group(tmp_path: Path) -> None:
+    with SummaryWriter(tmp_path) as writer, ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda step: writer.add_scalars("loss", {"a": step, "b": step}, step), range(200)))
+    for run in ("loss_a", "loss_b"):
+        (path,) = event_files(tmp_path / run)
+        assert sorted(value.step for value in read_run([path])) == list(range(200))
 
 
 def test_histograms(tmp_path: Path) -> None:

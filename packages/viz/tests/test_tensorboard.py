@@ -128,8 +128,30 @@ def _write_runs(logdir: Path) -> dict[str, int]:
         writer.graph(graph)
         writer.graph(optimised, tag="optimised")
         writer.run_metadata(trace, "step 1", graph)
+    _write_killed_run(logdir / "killed")
     _write_kinds(logdir / "kinds")
     return _write_torn_runs(logdir)
+
+
+def _write_killed_run(logdir: Path) -> None:
+    """Kill a writer at work, and go on from a checkpoint at step 50."""
+    program = """
+import sys, headrace_viz
+writer = headrace_viz.EventWriter(sys.argv[1], purge_step=0)
+for step in range(10**9):
+    writer.scalar("loss", step, step)
+    if step % 100 == 0:
+        writer.flush()
+        print(step, flush=True)
+"""
+    with subprocess.Popen([sys.executable, "-c", program, str(logdir)], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.readline()
+        process.kill()
+    with EventWriter(logdir, purge_step=50) as writer:
+        for step in range(50, 80):
+            writer.scalar("loss", 1000 + step, step)
 
 
 def _write_kinds(logdir: Path) -> None:
@@ -233,6 +255,10 @@ def test_B01_two_writers_of_one_run(board: TensorBoard) -> None:
 def test_a_resumed_run_is_one_clean_curve(board: TensorBoard) -> None:
     values = [0, 1, 2, 3, 4, 105, 106, 107]
     board.check_points("resumed", "loss", [(step, float(value)) for step, value in enumerate(values)])
+
+
+def test_a_killed_and_resumed_run_is_one_clean_curve(board: TensorBoard) -> None:
+    board.check_points("killed", "loss", [(step, float(step if step < 50 else 1000 + step)) for step in range(80)])
 
 
 def test_torn_files_show_exactly_their_whole_records(board: TensorBoard) -> None:

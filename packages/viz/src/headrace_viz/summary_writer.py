@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -78,6 +79,7 @@ class SummaryWriter:
         )
         self._writer = EventWriter(self.log_dir, **self._options)
         self._others: dict[str, EventWriter] = {}
+        self._lock = threading.Lock()
 
     def get_logdir(self) -> str:
         """Return the folder of the run."""
@@ -422,7 +424,8 @@ class SummaryWriter:
           OSError: the files cannot be written.
         """
         step = checked_step(global_step or 0)
-        add_embedding(self._writer.folder, mat, metadata, label_img, step, checked_tag(tag), metadata_header)
+        with self._lock:  # the list of embeddings is read and written anew
+            add_embedding(self._writer.folder, mat, metadata, label_img, step, checked_tag(tag), metadata_header)
 
     def add_pr_curve(
         self,
@@ -587,13 +590,15 @@ class SummaryWriter:
         self._writer.values(made, step or 0, wall_time=walltime)
 
     def _run(self, name: str) -> EventWriter:
-        writer = self._others.get(name)
-        if writer is None:
-            writer = self._others[name] = EventWriter(_inside(self.log_dir, name), **self._options)
-        return writer
+        with self._lock:
+            writer = self._others.get(name)
+            if writer is None:
+                writer = self._others[name] = EventWriter(_inside(self.log_dir, name), **self._options)
+            return writer
 
     def _all(self) -> list[EventWriter]:
-        return [self._writer, *self._others.values()]
+        with self._lock:
+            return [self._writer, *self._others.values()]
 
 
 def _inside(logdir: str, name: str) -> str:
