@@ -35,3 +35,19 @@ def test_an_old_python_is_told_what_is_needed(
     monkeypatch.setattr(sys, "version_info", (3, 10, 4))
     assert dev.main(["tests"]) == 2
     assert "needs Python 3.11 or later" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["joint", "--", "-k", "x"], ["joint", "-k", "x"]])
+def test_what_follows_reaches_the_session_with_or_without_dashes(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: list[list[str]] = []
+
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[bytes]:
+        commands.append(command)
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(Path, "exists", lambda path: True)
+    assert dev.main(arguments) == 0
+    assert commands[-1][1:] == ["-m", "nox", "--session", "joint", "--", "-k", "x"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -51,6 +52,7 @@ def test_a_killed_run_that_is_resumed_ends_with_the_same_numbers(
     assert not (tmp_path / "result.json").exists()
 
     output, result = complete(tmp_path, "--resume")
+    assert re.search("going on from step [1-9]", output)
     assert "epoch 1/" not in output
     assert result == uninterrupted[1]
 
@@ -65,3 +67,4 @@ def test_a_run_without_resume_starts_anew(uninterrupted: tuple[str, dict[str, An
 def test_an_accuracy_that_is_too_low_fails_the_command(tmp_path: Path) -> None:
     run = subprocess.run(command(tmp_path, "--epochs", "1", "--at-least", "1.0"), capture_output=True, text=True)
     assert run.returncode == 1
+    assert re.search("failed: the test accuracy 0.* is below 1.0 .*--epochs", run.stderr)

@@ -32,7 +32,13 @@ def environment() -> dict[str, str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Run `arguments[0]` as a nox session, passing the rest on to it, and return nox's exit code."""
+    """Run `arguments[0]` as a nox session, passing the rest on to it, with or without a `--` before it as nox has one.
+
+    Args:
+      arguments: the command line.
+    Returns:
+      nox's exit code.
+    """
     if sys.version_info < (3, 11):
         print(f"Headrace needs Python 3.11 or later; this is {sys.version.split()[0]}", file=sys.stderr)
         return 2
@@ -53,7 +59,9 @@ def main(arguments: list[str]) -> int:
             )
             return 2
         subprocess.run([str(python), "-m", "pip", "install", "--quiet", NOX], env=variables, check=True)
-    command = [str(python), "-m", "nox", "--session", arguments[0], "--", *arguments[1:]]
+    session, *rest = arguments
+    passed_on = rest[1:] if rest[:1] == ["--"] else rest
+    command = [str(python), "-m", "nox", "--session", session, "--", *passed_on]
     return subprocess.run(command, cwd=ROOT, env=variables).returncode
 
 
