@@ -246,12 +246,12 @@ def quickstart(session: nox.Session) -> None:
 
 @nox.session(name="browser-viz")
 def browser_viz(session: nox.Session) -> None:
-    """Look at TensorBoard's pages in the Chromium that is installed."""
+    """Look at TensorBoard's pages and at the report in the Chromium that is installed."""
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if browser is None:
         session.error("no Chromium is found; install the system's package 'chromium'")
     install(session, packages=("core", "viz"), tests=True)
-    session.run("pytest", f"{PACKAGES['viz'].path}/tests/test_browser.py", env={"HEADRACE_BROWSER": browser})
+    session.run("pytest", "-m", "browser", f"{PACKAGES['viz'].path}/tests", env={"HEADRACE_BROWSER": browser})
 
 
 @nox.session

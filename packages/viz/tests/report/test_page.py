@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import html.parser
 import math
+import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from headrace_viz.report.runs import Curve, Histogram
 
 from ..profiling.timelines import step, timeline
 
-BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+BROWSER = os.environ.get("HEADRACE_BROWSER", "")
 VOID = {"meta", "input", "line"}
 
 
@@ -155,7 +155,8 @@ def test_damage_is_told_at_the_top(tmp_path: Path) -> None:
 
 
 @pytest.mark.browser
-@pytest.mark.skipif(BROWSER is None, reason="no browser is installed")
+@pytest.mark.slow
+@pytest.mark.skipif(not BROWSER, reason="HEADRACE_BROWSER is not set")
 def test_a_browser_shows_values_under_the_pointer_and_hides_runs(tmp_path: Path) -> None:
     page = report_page(load_runs([_full_run(tmp_path / "one"), _full_run(tmp_path / "two")]))
     act = """<script>
@@ -165,7 +166,7 @@ def test_a_browser_shows_values_under_the_pointer_and_hides_runs(tmp_path: Path)
     tick.checked = false; tick.dispatchEvent(new Event("change"));
     </script></body>"""
     (tmp_path / "page.html").write_text(page.replace("</body>", act), encoding="utf-8")
-    command = [BROWSER or "", "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+    command = [BROWSER, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
     command += [f"--user-data-dir={tmp_path / 'browser'}", "--virtual-time-budget=2000", "--dump-dom"]
     done = subprocess.run([*command, (tmp_path / "page.html").as_uri()], capture_output=True, text=True, timeout=100)
     tip = re.search(r'<div class="tip"[^>]*>(.*?)</div></div>', done.stdout, re.DOTALL)
