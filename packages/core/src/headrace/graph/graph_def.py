@@ -11,7 +11,6 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from google.protobuf import text_format
@@ -19,18 +18,17 @@ from google.protobuf.message import DecodeError, Message
 
 from headrace.errors import DataLossError, GraphError, HeadraceError, InvalidArgumentError, NotFoundError, known_names
 from headrace.graph import reference_variables
-from headrace.graph.attr import AttrSpec, AttrValue, FunctionName, RawAttr, spec_of
+from headrace.graph.attr import AttrSpec, AttrValue, RawAttr
+from headrace.graph.attr_proto import decode_attr, decode_unknown, encode_attr, serialized
 from headrace.graph.constants import read_constants, write_constants
 from headrace.graph.graph import Graph, unknown_op_def
 from headrace.graph.op_def import OpDef, find_op_def
 from headrace.graph.operation import Operation, Tensor
-from headrace.graph.proto import attr_pb2
 from headrace.graph.proto.function_pb2 import FunctionDefLibrary
 from headrace.graph.proto.graph_pb2 import GraphDef
 from headrace.graph.proto.node_pb2 import NodeDef
 from headrace.graph.reference_variables import Reference
 from headrace.graph.source import SourceLine
-from headrace.graph.tensor_proto import decode_shape, decode_tensor, encode_shape, encode_tensor
 from headrace.types import Array, as_dtype
 
 __all__ = ["export_graph_def", "from_graph_def", "import_graph_def", "to_graph_def"]
@@ -67,7 +65,7 @@ def export_graph_def(graph: Graph, path: str | os.PathLike[str], *, constants: s
     stored: dict[str, Array] | None = {} if beside else None
     proto = _encode_graph(graph, stored)
     target = Path(path)
-    content = text_format.MessageToString(proto).encode() if target.suffix == ".pbtxt" else _serialized(proto)
+    content = text_format.MessageToString(proto).encode() if target.suffix == ".pbtxt" else serialized(proto)
     if stored:
         write_constants(_constants_path(target), stored)
     target.write_bytes(content)
@@ -75,10 +73,6 @@ def export_graph_def(graph: Graph, path: str | os.PathLike[str], *, constants: s
 
 def _constants_path(path: Path) -> Path:
     return path.with_name(path.name + ".constants")
-
-
-def _serialized(proto: Message) -> bytes:
-    return proto.SerializeToString(deterministic=True)
 
 
 def to_graph_def(graph: Graph) -> GraphDef:
@@ -110,7 +104,7 @@ def _encode_op(op: Operation, node: NodeDef, stored: dict[str, Array] | None) ->
             stored[key] = value
             node.attr[_CONSTANT_KEY].s = key.encode()
         elif not _is_implied(value, op.op_def.attrs.get(name)):
-            _encode_attr(value, op.op_def.attrs.get(name), node.attr[name])
+            encode_attr(value, op.op_def.attrs.get(name), node.attr[name])
     if op.colocation:
         node.attr[_COLOCATION].list.s.extend((_COLOCATION_PREFIX + name).encode() for name in op.colocation)
 
@@ -127,51 +121,6 @@ def content_key(value: Array) -> str:
     """A name for a constant that two arrays share only if they are equal."""
     header = f"{as_dtype(value.dtype)}{list(value.shape)}".encode()
     return hashlib.blake2b(np.ascontiguousarray(value).tobytes(), digest_size=16, key=header[:64]).hexdigest()
-
-
-def _encode_attr(value: AttrValue, spec: AttrSpec | None, proto: attr_pb2.AttrValue) -> None:
-    spec = spec or spec_of(value, "")
-    if not spec.is_list:
-        field_name, encoded = _encode_scalar(value, spec.kind)
-        if isinstance(encoded, Message):
-            getattr(proto, field_name).CopyFrom(encoded)
-        else:
-            setattr(proto, field_name, encoded)
-        return
-    proto.list.SetInParent()
-    for item in value:
-        field_name, encoded = _encode_scalar(item, spec.kind)
-        getattr(proto.list, field_name).append(encoded)
-
-
-def _encode_scalar(value: AttrValue, kind: str) -> tuple[str, Any]:
-    match kind:
-        case "int":
-            return "i", value
-        case "float":
-            return "f", value
-        case "bool":
-            return "b", value
-        case "string":
-            return "s", value.encode() if isinstance(value, str) else value
-        case "type":
-            return "type", value.number
-        case "shape":
-            return "shape", encode_shape(value)
-        case "tensor":
-            return "tensor", encode_tensor(value)
-        case _:
-            return "func", _encode_function(value)
-
-
-def _encode_function(value: FunctionName) -> attr_pb2.NameAttrList:
-    proto = attr_pb2.NameAttrList(name=value.name)
-    for name, item in value.attrs.items():
-        if isinstance(item, RawAttr):
-            proto.attr[name].ParseFromString(item.serialized)
-        else:
-            _encode_attr(item, None, proto.attr[name])
-    return proto
 
 
 def import_graph_def(
@@ -359,7 +308,7 @@ class _Import:
             spec = op_def.attrs.get(name) if op_def is not None else None
             if spec is None and node.op in reference_variables.VARIABLE_TYPES:
                 spec = _VARIABLE_ATTRS.get(name)
-            attrs[name] = _decode_unknown(name, value) if spec is None else _decode_attr(name, value, spec)
+            attrs[name] = decode_unknown(name, value) if spec is None else decode_attr(name, value, spec)
         key = node.attr[_CONSTANT_KEY].s.decode("utf-8", "replace") if _CONSTANT_KEY in node.attr else ""
         if key:
             if key not in self.constants:
@@ -381,7 +330,7 @@ def _merged(library: bytes, added: FunctionDefLibrary) -> bytes:
         if function.signature.name not in functions:
             known.function.append(function)
     known.gradient.extend(gradient for gradient in added.gradient if gradient not in known.gradient)
-    return _serialized(known)
+    return serialized(known)
 
 
 _VARIABLE_ATTRS = {
@@ -397,47 +346,6 @@ def _colocation(node: NodeDef) -> list[str]:
         return []
     texts = [item.decode("utf-8", "replace") for item in node.attr[_COLOCATION].list.s]
     return [text.removeprefix(_COLOCATION_PREFIX) for text in texts if text.startswith(_COLOCATION_PREFIX)]
-
-
-def _decode_unknown(name: str, proto: attr_pb2.AttrValue) -> AttrValue:
-    """Annotations that are plain text are useful here; everything else is kept as bytes."""
-    if name.startswith("_") and proto.WhichOneof("value") == "s":
-        try:
-            return proto.s.decode("utf-8")
-        except UnicodeDecodeError:
-            return RawAttr(_serialized(proto))
-    return RawAttr(_serialized(proto))
-
-
-_FIELD_OF_KIND = {
-    "int": "i", "float": "f", "bool": "b", "string": "s", "type": "type", "shape": "shape", "tensor": "tensor",
-    "function": "func",
-}  # fmt: skip
-
-
-def _decode_attr(name: str, proto: attr_pb2.AttrValue, spec: AttrSpec) -> AttrValue:
-    expected = "list" if spec.is_list else _FIELD_OF_KIND[spec.kind]
-    given = proto.WhichOneof("value")
-    if given != expected:
-        raise DataLossError(f"attr '{name}' is stored as another kind", expected=str(spec), got=str(given))
-    field_name = _FIELD_OF_KIND[spec.kind]
-    if spec.is_list:
-        return tuple(_decode_scalar(item, spec.kind) for item in getattr(proto.list, field_name))
-    return _decode_scalar(getattr(proto, field_name), spec.kind)
-
-
-def _decode_scalar(value: Any, kind: str) -> AttrValue:
-    match kind:
-        case "type":
-            return as_dtype(int(value))
-        case "shape":
-            return decode_shape(value)
-        case "tensor":
-            return decode_tensor(value)
-        case "function":
-            return FunctionName(value.name, {key: RawAttr(_serialized(item)) for key, item in value.attr.items()})
-        case _:
-            return value
 
 
 def _highest_outputs(proto: GraphDef) -> dict[str, int]:
