@@ -6,23 +6,21 @@ import itertools
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from headrace.errors import AttrError, DTypeError, GraphError, HeadraceError, InternalError, NotFoundError, known_names
-from headrace.graph.attr import REQUIRED, AttrValue, RawAttr, spec_of
+from headrace.errors import GraphError, HeadraceError, NotFoundError, known_names
+from headrace.graph.attr import AttrValue
 from headrace.graph.effect_order import EffectOrder
-from headrace.graph.op_def import UNKNOWN_OUTPUT, ArgSpec, OpDef, lookup_op_def
+from headrace.graph.inference import check_inputs, complete_attrs, infer_specs, sees_the_same
+from headrace.graph.op_def import OpDef, lookup_op_def
 from headrace.graph.operation import Operation, Tensor
 from headrace.graph.scopes import Scope, check_name, current_scope, enter
-from headrace.graph.shape_value import constant_value, constant_value_as_shape
 from headrace.graph.source import SourceLine, user_line
-from headrace.types import Array, Shape, TensorSpec
 
 if TYPE_CHECKING:
     from headrace.variable import Variable
 
-__all__ = ["Graph", "unknown_op_def"]
+__all__ = ["Graph"]
 
 _rule_numbers = itertools.count()
 
@@ -199,12 +197,12 @@ class Graph:
             control_inputs = (*control_inputs, *order.before(definition, inputs))
         try:
             self._check_owner(inputs, control_inputs)
-            if like is not None and like.attrs is attrs and _sees_the_same(like, inputs):
+            if like is not None and like.attrs is attrs and sees_the_same(like, inputs):
                 values, specs = like.attrs, [output.spec for output in like.outputs]
             else:
-                values = _complete_attrs(definition, attrs or {})
-                _check_inputs(definition, values, inputs)
-                specs = _infer_specs(definition, requested, values, inputs)
+                values = complete_attrs(definition, attrs or {})
+                check_inputs(definition, values, inputs)
+                specs = infer_specs(definition, requested, values, inputs)
         except HeadraceError as error:
             error.at(place)
             raise
@@ -303,116 +301,3 @@ class Graph:
 
     def __repr__(self) -> str:
         return f"<hr.Graph of {len(self._operations)} operations>"
-
-
-def _complete_attrs(op_def: OpDef, given: Mapping[str, AttrValue]) -> dict[str, AttrValue]:
-    """Check the given attributes and fill in the defaults. Names with a leading underscore pass as annotations."""
-    values: dict[str, AttrValue] = {}
-    for name, spec in op_def.attrs.items():
-        if name in given:
-            values[name] = spec.normalize(given[name], name)
-        elif spec.default is not REQUIRED:
-            values[name] = spec.default
-        else:
-            raise AttrError(f"attr '{name}' is missing", expected=op_def.signature, got=_names(given))
-    for name in given:
-        if name not in values:
-            values[name] = given[name]
-            if isinstance(given[name], RawAttr):
-                continue
-            if not name.startswith("_"):
-                raise AttrError(f"attr '{name}' is not known", expected=op_def.signature, got=_names(given))
-            spec_of(given[name], name)
-    return values
-
-
-def _names(attrs: Mapping[str, AttrValue]) -> str:
-    return "attrs " + (", ".join(sorted(attrs)) or "(none)")
-
-
-def _check_inputs(op_def: OpDef, attrs: Mapping[str, AttrValue], inputs: Sequence[Tensor]) -> None:
-    expected = [(argument, dtype) for argument in op_def.inputs for dtype in argument.dtypes(attrs)]
-    if len(expected) != len(inputs):
-        raise DTypeError(
-            "the number of inputs is wrong", expected=f"{len(expected)}: {op_def.signature}", got=str(len(inputs))
-        )
-    for (argument, dtype), tensor in zip(expected, inputs, strict=True):
-        if tensor.dtype is not dtype and tensor.dtype is not UNKNOWN_OUTPUT.dtype:
-            raise DTypeError(
-                f"input '{argument.name}' has the wrong dtype",
-                expected=f"{dtype} ({op_def.signature})",
-                got=f"'{tensor.name}' {tensor.spec}",
-                hint=f"hr.astype(x, hr.{dtype})",
-            )
-
-
-@dataclass(frozen=True, slots=True)
-class _Inference:
-    """What a shape function sees (see `op_def.InferenceContext`)."""
-
-    name: str
-    type: str
-    attrs: Mapping[str, AttrValue]
-    tensors: Sequence[Tensor]
-
-    @property
-    def inputs(self) -> Sequence[TensorSpec]:
-        return [tensor.spec for tensor in self.tensors]
-
-    def attr(self, name: str) -> AttrValue:
-        return self.attrs[name]
-
-    def constant(self, index: int) -> Array | None:
-        return constant_value(self.tensors[index])
-
-    def constant_shape(self, index: int) -> Shape:
-        return constant_value_as_shape(self.tensors[index])
-
-    def variable_spec(self, index: int) -> TensorSpec | None:
-        source = self.tensors[index].op
-        while source.type == "Identity":
-            source = source.inputs[0].op
-        return TensorSpec(source.attrs["dtype"], source.attrs["shape"]) if source.type == "VarHandleOp" else None
-
-
-def _sees_the_same(original: Operation, inputs: Sequence[Tensor]) -> bool:
-    """True if a shape function would be asked the same question as for `original`: a new constant may tell it more."""
-    return len(inputs) == len(original.inputs) and all(
-        new.op.type == old.op.type and new.dtype is old.dtype and new.shape == old.shape
-        for new, old in zip(inputs, original.inputs, strict=True)
-    )
-
-
-def _infer_specs(
-    op_def: OpDef, name: str, attrs: Mapping[str, AttrValue], inputs: Sequence[Tensor]
-) -> list[TensorSpec]:
-    """Run the shape function; an error that does not show what it got gets the inputs' specs."""
-    dtypes = [dtype for argument in op_def.outputs for dtype in argument.dtypes(attrs)]
-    context = _Inference(name.rstrip("/"), op_def.name, attrs, inputs)
-    shapes: Any
-    try:
-        shapes = op_def.shape_function(context)
-    except HeadraceError as error:
-        if error.got is None:
-            error.got = ", ".join(f"'{tensor.name}' {tensor.spec}" for tensor in inputs) or "no inputs"
-        raise
-    if not isinstance(shapes, (list, tuple)) or not all(isinstance(shape, Shape) for shape in shapes):
-        raise InternalError(
-            f"the shape function of {op_def.name} gave no shapes", expected="a list of hr.Shape", got=repr(shapes)
-        )
-    if len(shapes) != len(dtypes):
-        raise InternalError(f"the shape function of {op_def.name} gave {len(shapes)} shapes for {len(dtypes)} outputs")
-    return [TensorSpec(dtype, shape) for dtype, shape in zip(dtypes, shapes, strict=True)]
-
-
-def unknown_op_def(type_name: str, inputs: Sequence[Tensor], num_outputs: int) -> OpDef:
-    """A stand-in signature for a type that is not registered, so that its graph can be kept and written out again."""
-    return OpDef(
-        name=type_name,
-        inputs=tuple(ArgSpec(f"input_{index}", dtype=tensor.dtype) for index, tensor in enumerate(inputs)),
-        outputs=tuple(ArgSpec(f"output_{index}", dtype=UNKNOWN_OUTPUT.dtype) for index in range(num_outputs)),
-        attrs={},
-        shape_function=lambda op: [Shape()] * num_outputs,
-        stateful=True,
-        doc="An operation type that is not registered in this program.",
-    )

@@ -21,8 +21,8 @@ from headrace.graph import reference_variables
 from headrace.graph.attr import AttrSpec, AttrValue, RawAttr
 from headrace.graph.attr_proto import decode_attr, decode_unknown, encode_attr, serialized
 from headrace.graph.constants import read_constants, write_constants
-from headrace.graph.graph import Graph, unknown_op_def
-from headrace.graph.op_def import OpDef, find_op_def
+from headrace.graph.graph import Graph
+from headrace.graph.op_def import OpDef, find_op_def, unknown_op_def
 from headrace.graph.operation import Operation, Tensor
 from headrace.graph.proto.function_pb2 import FunctionDefLibrary
 from headrace.graph.proto.graph_pb2 import GraphDef
@@ -263,7 +263,7 @@ class _Import:
             return
         inputs = [self._value(edge, name, controls) for edge in edges]
         if op_def is None:
-            op_def = unknown_op_def(node.op, inputs, outputs.get(node.name, 0) + 1)
+            op_def = unknown_op_def(node.op, [tensor.dtype for tensor in inputs], outputs.get(node.name, 0) + 1)
         operation = self.graph.create_op(
             node.op,
             inputs,

@@ -24,6 +24,7 @@ __all__ = [
     "lookup_op_def",
     "op_defs",
     "register_op",
+    "unknown_op_def",
 ]
 
 
@@ -306,3 +307,16 @@ def _load_plugins() -> None:
 
 UNKNOWN_OUTPUT = TensorSpec(types.as_dtype("invalid"), Shape())
 """The spec of an output of an operation type that is not registered here."""
+
+
+def unknown_op_def(type_name: str, inputs: Sequence[DType], num_outputs: int) -> OpDef:
+    """A stand-in signature for a type that is not registered, so that its graph can be kept and written out again."""
+    return OpDef(
+        name=type_name,
+        inputs=tuple(ArgSpec(f"input_{index}", dtype=dtype) for index, dtype in enumerate(inputs)),
+        outputs=tuple(ArgSpec(f"output_{index}", dtype=UNKNOWN_OUTPUT.dtype) for index in range(num_outputs)),
+        attrs={},
+        shape_function=lambda op: [Shape()] * num_outputs,
+        stateful=True,
+        doc="An operation type that is not registered in this program.",
+    )

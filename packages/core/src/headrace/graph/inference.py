@@ -1,0 +1,115 @@
+"""What is checked and inferred before an operation is made: attributes, dtypes of inputs, specs of outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.errors import AttrError, DTypeError, HeadraceError, InternalError
+from headrace.graph.attr import REQUIRED, AttrValue, RawAttr, spec_of
+from headrace.graph.op_def import UNKNOWN_OUTPUT, OpDef
+from headrace.graph.operation import Operation, Tensor
+from headrace.graph.shape_value import constant_value, constant_value_as_shape
+from headrace.types import Array, Shape, TensorSpec
+
+__all__ = ["check_inputs", "complete_attrs", "infer_specs", "sees_the_same"]
+
+
+def complete_attrs(op_def: OpDef, given: Mapping[str, AttrValue]) -> dict[str, AttrValue]:
+    """Check the given attributes and fill in the defaults. Names with a leading underscore pass as annotations."""
+    values: dict[str, AttrValue] = {}
+    for name, spec in op_def.attrs.items():
+        if name in given:
+            values[name] = spec.normalize(given[name], name)
+        elif spec.default is not REQUIRED:
+            values[name] = spec.default
+        else:
+            raise AttrError(f"attr '{name}' is missing", expected=op_def.signature, got=_names(given))
+    for name in given:
+        if name not in values:
+            values[name] = given[name]
+            if isinstance(given[name], RawAttr):
+                continue
+            if not name.startswith("_"):
+                raise AttrError(f"attr '{name}' is not known", expected=op_def.signature, got=_names(given))
+            spec_of(given[name], name)
+    return values
+
+
+def _names(attrs: Mapping[str, AttrValue]) -> str:
+    return "attrs " + (", ".join(sorted(attrs)) or "(none)")
+
+
+def check_inputs(op_def: OpDef, attrs: Mapping[str, AttrValue], inputs: Sequence[Tensor]) -> None:
+    """Raise DTypeError unless the inputs are those of the signature, in number and dtype."""
+    expected = [(argument, dtype) for argument in op_def.inputs for dtype in argument.dtypes(attrs)]
+    if len(expected) != len(inputs):
+        raise DTypeError(
+            "the number of inputs is wrong", expected=f"{len(expected)}: {op_def.signature}", got=str(len(inputs))
+        )
+    for (argument, dtype), tensor in zip(expected, inputs, strict=True):
+        if tensor.dtype is not dtype and tensor.dtype is not UNKNOWN_OUTPUT.dtype:
+            raise DTypeError(
+                f"input '{argument.name}' has the wrong dtype",
+                expected=f"{dtype} ({op_def.signature})",
+                got=f"'{tensor.name}' {tensor.spec}",
+                hint=f"hr.astype(x, hr.{dtype})",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Inference:
+    """What a shape function sees (see `op_def.InferenceContext`)."""
+
+    name: str
+    type: str
+    attrs: Mapping[str, AttrValue]
+    tensors: Sequence[Tensor]
+
+    @property
+    def inputs(self) -> Sequence[TensorSpec]:
+        return [tensor.spec for tensor in self.tensors]
+
+    def attr(self, name: str) -> AttrValue:
+        return self.attrs[name]
+
+    def constant(self, index: int) -> Array | None:
+        return constant_value(self.tensors[index])
+
+    def constant_shape(self, index: int) -> Shape:
+        return constant_value_as_shape(self.tensors[index])
+
+    def variable_spec(self, index: int) -> TensorSpec | None:
+        source = self.tensors[index].op
+        while source.type == "Identity":
+            source = source.inputs[0].op
+        return TensorSpec(source.attrs["dtype"], source.attrs["shape"]) if source.type == "VarHandleOp" else None
+
+
+def sees_the_same(original: Operation, inputs: Sequence[Tensor]) -> bool:
+    """True if a shape function would be asked the same question as for `original`: a new constant may tell it more."""
+    return len(inputs) == len(original.inputs) and all(
+        new.op.type == old.op.type and new.dtype is old.dtype and new.shape == old.shape
+        for new, old in zip(inputs, original.inputs, strict=True)
+    )
+
+
+def infer_specs(op_def: OpDef, name: str, attrs: Mapping[str, AttrValue], inputs: Sequence[Tensor]) -> list[TensorSpec]:
+    """Run the shape function; an error that does not show what it got gets the inputs' specs."""
+    dtypes = [dtype for argument in op_def.outputs for dtype in argument.dtypes(attrs)]
+    context = _Inference(name.rstrip("/"), op_def.name, attrs, inputs)
+    shapes: Any
+    try:
+        shapes = op_def.shape_function(context)
+    except HeadraceError as error:
+        if error.got is None:
+            error.got = ", ".join(f"'{tensor.name}' {tensor.spec}" for tensor in inputs) or "no inputs"
+        raise
+    if not isinstance(shapes, (list, tuple)) or not all(isinstance(shape, Shape) for shape in shapes):
+        raise InternalError(
+            f"the shape function of {op_def.name} gave no shapes", expected="a list of hr.Shape", got=repr(shapes)
+        )
+    if len(shapes) != len(dtypes):
+        raise InternalError(f"the shape function of {op_def.name} gave {len(shapes)} shapes for {len(dtypes)} outputs")
+    return [TensorSpec(dtype, shape) for dtype, shape in zip(dtypes, shapes, strict=True)]
