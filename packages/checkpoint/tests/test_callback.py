@@ -137,8 +137,9 @@ def test_a_damaged_newest_step_is_passed_over(
         _fit(_trainer(Killer(12), Checkpoints(tmp_path)))
     (tmp_path / "step-00000010" / "MANIFEST.json").write_bytes(b"")
     trainer = _trainer(Killer(-1), Checkpoints(tmp_path, resume=True))
-    with pytest.warns(CheckpointWarning, match="step-00000010"):
+    with pytest.warns(CheckpointWarning, match="step-00000010") as caught:
         history = _fit(trainer)
+    assert caught[0].filename == __file__
     assert (_variables(trainer), history) == uninterrupted
 
 

@@ -93,6 +93,34 @@ def test_A09_only_what_the_signatures_need_is_exported(path: Path) -> None:
     assert {node.device for node in meta.graph_def.node} == {""}
 
 
+def test_a_signature_that_is_not_there_is_answered_with_those_that_are(path: Path) -> None:
+    with load_model(path) as model:
+        with pytest.raises(NotFoundError, match=r"no signature 'default'(.|\n)*serving_default"):
+            model.signatures["default"]
+        assert model.signatures.get("default") is None
+
+
+def test_a_wrong_value_is_told_with_the_name_that_the_caller_used(path: Path) -> None:
+    with load_model(path) as model, pytest.raises(FeedError) as caught:
+        model.signatures["serving_default"](x=np.zeros((1, 5), np.float32))
+    assert "signature 'serving_default', whose inputs are the graph's x=x:0" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize("by", ["input", "control input", "control input of an operation without outputs"])
+def test_an_output_that_needs_a_placeholder_that_is_no_input_is_refused(by: str, tmp_path: Path) -> None:
+    graph = hr.Graph()
+    with graph.as_default():
+        x, rate = hr.placeholder(hr.float32, [2], name="x"), hr.placeholder(hr.float32, [], name="rate")
+        before = hr.identity(rate) if by == "control input" else hr.group([hr.identity(rate)])
+        with hr.control_dependencies([] if by == "input" else [before]):
+            y = x * rate if by == "input" else hr.identity(x)
+    with hr.Session(graph) as session:
+        with pytest.raises(GraphError, match=r"output 'y' of signature 'f' needs a placeholder(.|\n)*rate:0 among"):
+            save_model(tmp_path / "1", session, {"f": hr.Signature(inputs={"x": x}, outputs={"y": y})})
+        assert not (tmp_path / "1").exists()
+        save_model(tmp_path / "1", session, {"f": hr.Signature(inputs={"x": x, "rate": rate}, outputs={"y": y})})
+
+
 def test_the_exported_graph_can_save_again(path: Path, tmp_path: Path) -> None:
     """The path that TensorFlow takes: feed the file name, run the save operation."""
     saver = read_saved_model(path).saver_def

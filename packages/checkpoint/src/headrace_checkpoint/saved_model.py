@@ -29,6 +29,7 @@ from headrace.errors import (
     GraphError,
     InvalidArgumentError,
     NotFoundError,
+    known_names,
 )
 from headrace.graph.proto.types_pb2 import DataType
 from headrace_checkpoint.dtypes import Array
@@ -80,7 +81,7 @@ def save_model(
     Raises:
       AlreadyExistsError: the folder is there already.
       InvalidArgumentError: there is no signature, or one has no output, or an input whose name is no Python name.
-      GraphError: a signature's tensor is not in the session's graph.
+      GraphError: a signature's tensor is not in the session's graph, or an output needs a placeholder that is no input.
       OSError: the disk refused.
 
     Example:
@@ -167,6 +168,29 @@ def _check_signatures(graph: hr.Graph, signatures: Mapping[str, hr.Signature]) -
                     got=f"a tensor of {tensor.graph!r}",
                     hint="save the session of the graph that the signature was made in",
                 )
+        _check_reach(name, signature)
+
+
+def _check_reach(name: str, signature: hr.Signature) -> None:
+    """Refuse outputs that nobody could compute: found here, not at the first request to a server."""
+    given = set(signature.inputs.values())
+    for alias, output in signature.outputs.items():
+        waiting, seen = [] if output in given else [output.op], set[hr.Operation]()
+        while waiting:
+            op = waiting.pop()
+            if op in seen:
+                continue
+            seen.add(op)
+            if op.type == "Placeholder":
+                raise GraphError(
+                    f"output {alias!r} of signature {name!r} needs a placeholder that is no input",
+                    where=op.location,
+                    expected=f"{op.outputs[0].name} among the inputs",
+                    got=f"inputs {', '.join(sorted(t.name for t in given)) or 'none'}",
+                    hint="name it in inputs=..., or build the output again without it",
+                )
+            waiting += [tensor.op for tensor in op.inputs if tensor not in given]
+            waiting += [control for control in op.control_inputs if given.isdisjoint(control.outputs)]
 
 
 def _signature_def(signature: hr.Signature) -> SignatureDef:
@@ -242,7 +266,12 @@ class LoadedSignature:
                 got=", ".join(sorted(inputs)) or "none",
                 hint="give each of them by its name",
             )
-        result: dict[str, Array] = self._step(*(inputs[alias] for alias in self.inputs))
+        try:
+            result: dict[str, Array] = self._step(*(inputs[alias] for alias in self.inputs))
+        except FeedError as error:
+            names = ", ".join(f"{alias}={info.name}" for alias, info in self.inputs.items())
+            error.add_note(f"while calling signature '{self.name}', whose inputs are the graph's {names}")
+            raise
         return result
 
     def __repr__(self) -> str:
@@ -250,6 +279,18 @@ class LoadedSignature:
             return ", ".join(f"{alias}: {info}" for alias, info in side.items())
 
         return f"<signature '{self.name}' ({spell(self.inputs)}) -> ({spell(self.outputs)})>"
+
+
+class _Signatures(dict[str, LoadedSignature]):
+    """The functions of a model by name; a name that it does not have is answered with those it has."""
+
+    def __missing__(self, name: str) -> LoadedSignature:
+        raise NotFoundError(
+            f"the model has no signature {name!r}",
+            expected=known_names(name, self),
+            got=name,
+            hint="headrace inspect shows them with their inputs and outputs",
+        )
 
 
 class LoadedModel:
@@ -265,7 +306,7 @@ class LoadedModel:
     def __init__(self, path: Path, session: hr.Session, signatures: Mapping[str, LoadedSignature]) -> None:
         self.path = path
         self.session = session
-        self.signatures = dict(signatures)
+        self.signatures: Mapping[str, LoadedSignature] = _Signatures(signatures)
 
     @property
     def graph(self) -> hr.Graph:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -269,6 +270,14 @@ class StoredStep:
             )
 
 
+def _callers_level() -> int:
+    """The `stacklevel` that makes a warning point at the line of the user, who may be a trainer's callback away."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals["__name__"].partition(".")[0].startswith("headrace"):
+        level, frame = level + 1, frame.f_back
+    return level
+
+
 def read_newest_step(directory: str | os.PathLike[str]) -> tuple[StoredStep, dict[str, Array]]:
     """Open the newest step of a directory that is whole, and read all of it.
 
@@ -299,7 +308,9 @@ def read_newest_step(directory: str | os.PathLike[str]) -> tuple[StoredStep, dic
             return step, step.read_all()
         except (DataLossError, NotFoundError) as error:
             problems.append(f"{name}: {error.what}")
-            warnings.warn(f"passed over the damaged checkpoint {path}: {error}", CheckpointWarning, stacklevel=2)
+            warnings.warn(
+                f"passed over the damaged checkpoint {path}: {error}", CheckpointWarning, stacklevel=_callers_level()
+            )
     raise DataLossError(
         "no checkpoint is whole",
         where=str(directory),
