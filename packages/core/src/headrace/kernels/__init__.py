@@ -4,6 +4,7 @@ from headrace.kernels import (  # noqa: F401
     activations,
     array,
     blocks,
+    candidates,
     comparison,
     complex,
     control,

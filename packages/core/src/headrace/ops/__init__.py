@@ -4,6 +4,7 @@ from headrace.ops import (  # noqa: F401
     activations,
     array,
     blocks,
+    candidates,
     comparison,
     complex,
     control,

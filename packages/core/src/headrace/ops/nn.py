@@ -8,6 +8,13 @@ from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
 from headrace.graph.op_def import InferenceContext, register_op
 from headrace.graph.operation import Tensor
 from headrace.ops.activations import elu, gelu, leaky_relu, relu, relu6, selu, silu, softplus, softsign
+from headrace.ops.candidates import (
+    Candidates,
+    log_uniform_candidates,
+    nce_loss,
+    sampled_softmax_loss,
+    uniform_candidates,
+)
 from headrace.ops.convolution import conv2d, depthwise_conv2d
 from headrace.ops.losses import (
     in_top_k,
@@ -25,6 +32,7 @@ from headrace.ops.window import DATA_FORMAT
 from headrace.types import Shape
 
 __all__ = [
+    "Candidates",
     "avg_pool2d",
     "batch_norm",
     "bias_add",
@@ -41,10 +49,13 @@ __all__ = [
     "leaky_relu",
     "local_response_normalization",
     "log_softmax",
+    "log_uniform_candidates",
     "max_pool2d",
     "moments",
+    "nce_loss",
     "relu",
     "relu6",
+    "sampled_softmax_loss",
     "selu",
     "sigmoid_cross_entropy",
     "silu",
@@ -53,6 +64,7 @@ __all__ = [
     "softplus",
     "softsign",
     "sparse_softmax_cross_entropy",
+    "uniform_candidates",
 ]
 
 _BIAS = {"T": attr.numeric, "data_format": DATA_FORMAT}
