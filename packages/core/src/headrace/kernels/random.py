@@ -9,9 +9,9 @@ from collections.abc import Callable
 from headrace.interfaces import OpContext
 from headrace.kernels import distributions
 from headrace.kernels.distributions import RESERVED_BLOCKS_PER_ELEMENT, Out
+from headrace.kernels.draws import integer_bounds, number_of_draws, requested_shape, usable
 from headrace.kernels.philox import PhiloxState, PhiloxStream
 from headrace.kernels.registry import register_kernel
-from headrace.kernels.stateless_random import integer_bounds, number_of_draws, requested_shape, usable
 from headrace.types import Array
 
 __all__: list[str] = []

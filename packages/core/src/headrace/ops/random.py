@@ -25,7 +25,7 @@ from headrace.graph.graph import Graph
 from headrace.graph.op_def import InferenceContext, register_op
 from headrace.graph.operation import Tensor
 from headrace.graph.scopes import current_graph
-from headrace.ops.stateless_random import (
+from headrace.ops.draws import (
     SCALAR,
     between,
     check_input,
@@ -35,12 +35,14 @@ from headrace.ops.stateless_random import (
     is_unit_interval,
     scaled,
     sizes,
+    wanted_shape,
+)
+from headrace.ops.stateless_random import (
     stateless_categorical,
     stateless_normal,
     stateless_randint,
     stateless_truncated_normal,
     stateless_uniform,
-    wanted_shape,
 )
 from headrace.types import DTypeLike, Shape, as_dtype, float32, int32, int64
 
