@@ -126,3 +126,8 @@ def test_a_model_that_never_ends_does_not_keep_the_process(tmp_path: Path) -> No
             process.send_signal(signal.SIGTERM)
             assert process.wait(30) == 0
             assert answer.result(30)[0] == 500
+
+
+def test_small_answers_are_sent_at_once() -> None:
+    with listen("127.0.0.1", 0) as listener:
+        assert listener.proto == socket.IPPROTO_TCP  # what asyncio looks at before it turns waiting off

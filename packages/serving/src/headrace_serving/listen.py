@@ -26,10 +26,19 @@ def listen(host: str, port: int) -> socket.socket:
       OSError: the address cannot be had; the text names it.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # The protocol is named because asyncio sends small answers at once only on sockets that name it; on others they
+    # wait some 40 ms for the client's acknowledgement.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.bind((host, port))
+        listener.listen(_BACKLOG)
     except OSError as error:
+        listener.close()
         raise OSError(error.errno, f"cannot listen on {host} port {port}: {error.strerror}") from error
+    return listener
 
 
 def url_of(listener: socket.socket) -> str:

@@ -1,0 +1,157 @@
+"""What the model server must hold, one function per row of its table.
+
+Not built yet, and so not here: gRPC and its client, kserve's client, schemathesis, servers of others beside FastAPI.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+
+from measure.core import MEGABYTE, test_row
+from measure.environments import ROOT, SCRATCH, kept_environment, run, tail
+from measure.report import Row
+
+SERVING = ROOT / "packages" / "serving"
+TESTS = SERVING / "tests"
+HARD_CASES = ("S01", "S03", "S05", "S07", "S09", "S11")
+GOLDEN = ("app", "datatypes", "examples", "infer", "json_tensor", "json_value", "predict", "urls")
+
+
+def rows(quick: bool) -> Iterator[Row]:
+    """Yield every row that is built, cheapest first.
+
+    Args:
+      quick: shorter loads and races, and fewer cycles.
+    """
+    SCRATCH.mkdir(parents=True, exist_ok=True)
+    yield test_row(
+        "golden table",
+        "every rule of both protocols is a case",
+        *(str(TESTS / f"test_{name}.py") for name in GOLDEN),
+    )
+    yield hard()
+    yield clients()
+    yield test_row(
+        "API fuzz: equal ways",
+        "V1 by row == by column == V2 JSON == V2 binary == the model, and batched rows are the caller's own",
+        str(TESTS / "test_server.py"),
+        str(TESTS / "test_batcher.py"),
+        str(TESTS / "test_client.py"),
+    )
+    yield test_row(
+        "hostile bodies", "the right code, soon; the server answers the next one", str(TESTS / "test_hostile.py")
+    )
+    yield test_row("drain", "each request that was taken gets its answer", str(TESTS / "test_listen.py"))
+    yield from reloads(quick)
+    yield from load(quick)
+
+
+def hard() -> Row:
+    """Run the tests that name a hard case, and find the cases that no test names."""
+    listing = run([sys.executable, "-m", "pytest", "--collect-only", "-q", str(TESTS)]).stdout
+    unnamed = sorted(set(HARD_CASES) - set(re.findall(r"(?<![A-Za-z0-9])(S\d\d)(?![0-9])", listing)))
+    row = test_row(
+        "hard cases", "a test names each of " + ", ".join(HARD_CASES), "-k", " or ".join(HARD_CASES), str(TESTS)
+    )
+    missing = f"; no test names {', '.join(unnamed)}" if unnamed else ""
+    return Row(row.what, row.asked, row.measured + missing, row.holds and not unnamed, row.detail)
+
+
+def clients() -> Row:
+    """Run the calls of a client that others wrote, in an environment of its own."""
+    local = [
+        argument for name in ("core", "checkpoint", "serving") for argument in ("-e", str(ROOT / "packages" / name))
+    ]
+    python = kept_environment("clients", "tritonclient[http]>=2.50", "pytest>=8.3", "hypothesis>=6.112", *local)
+    done = run([str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", str(TESTS / "test_real_clients.py")])
+    closing = tail(done.stdout, 1)
+    return Row(
+        "real clients: tritonclient[http]",
+        "all its calls pass",
+        closing,
+        done.returncode == 0 and "skipped" not in closing,
+        "" if done.returncode == 0 else tail(done.stdout),
+    )
+
+
+def reloads(quick: bool) -> Iterator[Row]:
+    """Measure answers while versions come and go, and memory over many loads."""
+    file = SCRATCH / "reload_race.json"
+    sizes = ["--seconds", "10", "--cycles", "50"] if quick else []
+    script = SERVING / "benchmarks" / "reload_race.py"
+    done = run([sys.executable, str(script), "--json", str(file), *sizes])
+    if done.returncode != 0:
+        yield Row("reload race", "the script runs", "it failed", False, tail(done.stdout))
+        return
+    result = json.loads(file.read_text())
+    race, leak = result["race"], result["leak"]
+    yield Row(
+        "reload race: answers",
+        "no answer but 200, none of an older version than before",
+        f"{race['failed']} of {race['requests']} failed, {race['backward']} older; {race['versions']} versions",
+        race["failed"] == 0 and race["backward"] == 0,
+    )
+    yield Row(
+        "reload race: latency",
+        "p99 while loading <= 2 x p99 before",
+        f"{race['p99_during']:.2f} ms, before {race['p99_before']:.2f} ms",
+        race["p99_during"] <= 2 * race["p99_before"],
+    )
+    grown = leak["grown_bytes"] / MEGABYTE
+    yield Row(
+        "leak",
+        f"resident memory flat over {leak['cycles']} loads and unloads (< 5 MB once settled)",
+        f"{grown:.2f} MB more than the settled {leak['settled_bytes'] / MEGABYTE:.0f} MB",
+        grown < 5,
+    )
+
+
+def load(quick: bool) -> Iterator[Row]:
+    """Measure rates and latencies under load."""
+    file = SCRATCH / "load.json"
+    command = [sys.executable, str(SERVING / "benchmarks" / "load.py"), "--json", str(file)]
+    done = run([*command, "--quick"] if quick else command)
+    if done.returncode != 0:
+        yield Row("load", "the script runs", "it failed", False, tail(done.stdout))
+        return
+    result = json.loads(file.read_text())
+    small, large, batching = result["small"], result["large"], result["batching"]
+    ours, bare = small["ours"]["per_second"], small["bare"]["per_second"]
+    yield Row(
+        "load: small perceptron by JSON",
+        ">= 10,000 requests/s, or >= 0.6 of a bare ASGI callable",
+        f"{ours:.0f} requests/s, {ours / bare:.2f} of the callable's {bare:.0f}; "
+        f"open loop at a third of that: p99 {small['open_loop']['p99']:.2f} ms",
+        ours >= 10_000 or ours >= 0.6 * bare,
+    )
+    by_json, validated = large["json"]["per_second"], large["validated"]["per_second"]
+    yield Row(
+        "load: 1000 x 224 floats by JSON, beside FastAPI",
+        ">= 3 x FastAPI with a validated body",
+        f"{by_json:.1f} requests/s, {by_json / validated:.2f} times its {validated:.1f}",
+        by_json >= 3 * validated,
+    )
+    by_bytes, copied = large["bytes"]["per_second"], large["copied"]["per_second"]
+    yield Row(
+        "load: 1000 x 224 floats as raw bytes",
+        ">= 0.7 of an ASGI callable that only copies",
+        f"{by_bytes:.0f} requests/s, {by_bytes / copied:.2f} of its {copied:.0f}",
+        by_bytes >= 0.7 * copied,
+    )
+    single, batched = batching["single"]["per_second"], batching["batched"]["per_second"]
+    yield Row(
+        "load: batching, 64 clients, convolutions",
+        ">= 3 x unbatched",
+        f"{batched:.0f} requests/s, {batched / single:.2f} times {single:.0f}",
+        batched >= 3 * single,
+    )
+    served, direct = result["overhead"]["served"]["p99"], result["overhead"]["direct_p99"]
+    yield Row(
+        "load: overhead of the server, one client",
+        "p99 <= 1 ms over the model called directly",
+        f"{served - direct:.2f} ms ({served:.2f} ms, direct {direct:.3f} ms)",
+        served - direct <= 1,
+    )
