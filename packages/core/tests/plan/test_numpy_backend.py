@@ -226,6 +226,13 @@ def test_what_a_faulty_kernel_gives_is_refused_in_the_first_step(how: str, messa
     assert "'guilty' created at test_numpy_backend.py" in str(caught.value)
 
 
+@pytest.mark.parametrize("how", ["dtype", "number", "nothing", "shape"])
+def test_a_faulty_kernel_on_constants_is_refused_too_and_not_folded_away(how: str) -> None:
+    session, x, y = _session(lambda x: hr.apply_op("TestFaulty", hr.constant([1.0, 2.0]), how=how) + hr.sum(x))
+    with pytest.raises(hr.errors.InvalidArgumentError, match="the kernel of TestFaulty gave an output with the wrong"):
+        session.run(y, feeds={x: np.ones(4)})
+
+
 def test_a_kernel_with_the_wrong_number_of_outputs_is_refused() -> None:
     @hr.register_op("TestTwo", inputs=dict(x="T"), outputs=dict(y="T", z="T"))
     def two(op):

@@ -26,7 +26,8 @@ def fold(graph: Graph) -> Graph:
     """Replace operations whose inputs are all constant by constants, computed by the very kernels that would run.
 
     Shapes of tensors whose static shape is known are constants too. Stateful operations, operations with control inputs
-    and operations whose kernel raises stay as they are, so an error still comes from the step that needs the value.
+    and operations whose kernel raises, or breaks what they promise of shapes and dtypes, stay as they are, so an error
+    still comes from the step that needs the value.
     """
     return drop_dead(rewrite(graph, _fold_op))
 
@@ -67,7 +68,7 @@ def _values(op: Operation, inputs: Sequence[Tensor]) -> list[Array] | None:
         results = _compute(op, constants)
     except Exception:  # whatever it is, the step that needs the value raises it again, and says where
         return None
-    return results if sum(value.nbytes for value in results) <= budget else None
+    return results if results is not None and sum(value.nbytes for value in results) <= budget else None
 
 
 def _of_shape(op: Operation, shape: Shape) -> list[Array] | None:
@@ -97,7 +98,8 @@ _SHAPE_ONLY: dict[str, Callable[[Shape], Any]] = {
 """Types whose value follows from the static shape of their input alone."""
 
 
-def _compute(op: Operation, constants: Sequence[Array]) -> list[Array]:
+def _compute(op: Operation, constants: Sequence[Array]) -> list[Array] | None:
+    """What the kernel gives, or None where a faulty kernel breaks what the operation promises of shapes and dtypes."""
     kernel = find_kernel(op.type, op.attrs)
     arguments = group_inputs(op, constants)
     with np.errstate(all="ignore"):
@@ -105,4 +107,8 @@ def _compute(op: Operation, constants: Sequence[Array]) -> list[Array]:
             kernel.function(*arguments) if kernel.direct else kernel.function(context_of(op, NO_RESOURCES), *arguments)
         )
     results = [result] if len(op.outputs) == 1 and not op.op_def.outputs[0].is_list else list(result)
-    return [np.array(value, dtype=output.dtype.array_type) for value, output in zip(results, op.outputs, strict=True)]
+    keeps_promise = all(
+        value.dtype == output.dtype.array_type and output.shape.is_compatible_with(Shape(value.shape))
+        for value, output in zip(results, op.outputs, strict=True)
+    )
+    return [np.array(value) for value in results] if keeps_promise else None
