@@ -1,8 +1,9 @@
 """What profiling costs a training step of about 10 ms, and how much of a step its operations account for.
 
-The same step runs with and without the profiler in turns, so that a busy moment of the machine falls on both. The
-lowest deciles of the times are compared, since whatever else runs can only slow steps down; the medians stand beside
-them. Linear algebra takes one thread, so that the wall time of a step is that of its operations.
+The same step runs with and without the profiler in turns, so that a busy moment of the machine falls on both. Linear
+algebra takes one thread, so that a step is the work of one thread alone, and its processor time is the wall time that
+it takes on a machine that does nothing else. Medians of the processor times are compared, because wall times differ by
+more than what is looked for while other programs run; those stand beside them.
 
 Run: `python profile_overhead.py [--quick] [--json FILE]`.
 """
@@ -35,9 +36,9 @@ class Result:
     """What was measured.
 
     Attributes:
-      step_ms: a step without the profiler, milliseconds, lowest decile.
-      overhead: part by which the profiler makes that longer.
-      overhead_of_median: part by which it makes the median longer.
+      step_ms: processor time of a step without the profiler, milliseconds.
+      overhead: part by which the profiler makes it longer.
+      wall_overhead: part by which it makes the wall time longer, where nothing else runs.
       operations: operations of a step.
       op_share: sum of the times of a step's operations over the time around the call of the step, median.
       op_share_lowest: the same of the worst step of ten, so that one interruption does not decide.
@@ -45,7 +46,7 @@ class Result:
 
     step_ms: float
     overhead: float
-    overhead_of_median: float
+    wall_overhead: float
     operations: int
     op_share: float
     op_share_lowest: float
@@ -74,17 +75,19 @@ def training_step() -> Callable[[], object]:
 def measure(rounds: int) -> Result:
     """Measure with a number of steps of each kind."""
     step = training_step()
-    seconds: dict[bool, list[float]] = {False: [], True: []}
+    processor: dict[bool, list[float]] = {False: [], True: []}
+    wall: dict[bool, list[float]] = {False: [], True: []}
     with tempfile.TemporaryDirectory() as logdir:
         with headrace_viz.profile(logdir, every_step=False) as recording:
             for number in range(2 * rounds + 10):
                 profiled = number % 2 == 0
                 with recording.trace.all_steps() if profiled else contextlib.nullcontext():
-                    start = time.perf_counter()
+                    start, busy = time.perf_counter(), time.thread_time()
                     step()
-                    spent = time.perf_counter() - start
+                    spent = time.thread_time() - busy, time.perf_counter() - start
                 if number >= 10:  # the first ones make plans and warm up
-                    seconds[profiled].append(spent)
+                    processor[profiled].append(spent[0])
+                    wall[profiled].append(spent[1])
         walls = []
         with headrace_viz.profile(logdir) as whole:
             for _ in range(40):
@@ -92,11 +95,10 @@ def measure(rounds: int) -> Result:
                 step()
                 walls.append(time.perf_counter_ns() - begin)
     shares = sorted(found.op_ns / wall for found, wall in zip(whole.timeline.steps, walls, strict=True))
-    plain, traced = (statistics.quantiles(seconds[kind], n=10) for kind in (False, True))
     return Result(
-        step_ms=plain[0] * 1e3,
-        overhead=traced[0] / plain[0] - 1,
-        overhead_of_median=traced[4] / plain[4] - 1,
+        step_ms=statistics.median(processor[False]) * 1e3,
+        overhead=statistics.median(processor[True]) / statistics.median(processor[False]) - 1,
+        wall_overhead=statistics.median(wall[True]) / statistics.median(wall[False]) - 1,
         operations=len(whole.timeline.steps[0].events),
         op_share=statistics.median(shares),
         op_share_lowest=shares[len(shares) // 10],
@@ -111,7 +113,7 @@ def main() -> None:
     chosen = parser.parse_args()
     result = measure(150 if chosen.quick else 400)
     print(f"a step of {result.operations} operations takes {result.step_ms:.2f} ms")
-    print(f"with the profiler {result.overhead:+.2%} (median {result.overhead_of_median:+.2%})")
+    print(f"with the profiler {result.overhead:+.2%} (wall time {result.wall_overhead:+.2%})")
     print(f"operations take {result.op_share:.1%} of the time around a step ({result.op_share_lowest:.1%} at worst)")
     if chosen.json:
         chosen.json.write_text(json.dumps(asdict(result), indent=2) + "\n")
