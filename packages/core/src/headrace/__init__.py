@@ -17,7 +17,7 @@ from headrace.graph.printer import format_graph
 from headrace.graph.scopes import colocate_with, control_dependencies, device, name_scope
 from headrace.kernels.registry import register_kernel
 from headrace.namespace import __array_api_version__, __array_namespace_info__, e, inf, nan, newaxis, pi
-from headrace.ops import fft, image, linalg, nn, random, sparse, strings
+from headrace.ops import fft, image, linalg, nn, quantization, random, sparse, strings
 from headrace.ops.array import (
     full,
     full_like,
@@ -418,6 +418,7 @@ __all__ = [
     "pow",
     "prod",
     "promote_types",
+    "quantization",
     "random",
     "rank",
     "real",

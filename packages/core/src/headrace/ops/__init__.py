@@ -32,6 +32,7 @@ from headrace.ops import (  # noqa: F401
     partition,
     pooling,
     products,
+    quantization,
     random,
     ranges,
     reduction,
