@@ -65,14 +65,14 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DiskFolder:
 def test_a_full_disk_gives_one_warning_and_loses_nothing_that_fits_into_memory(folder: DiskFolder) -> None:
     log = _log(folder)
     log.scalar(1000, 1000, 1, "a", ONE)
-    log.flush()
+    log.flush(1000.0)
     folder.full = True
     log.scalar(1000, 1000, 2, "a", ONE)
     with pytest.warns(
         EventWriteWarning, match=r"tfevents.*: events cannot be written; .* No space left on device; free"
     ):
-        log.flush()
-    log.flush()  # without another warning
+        log.flush(1000.0)
+    log.flush(1000.0)  # without another warning
     folder.full = False
     log.scalar(1000, 1000, 3, "a", ONE)
     log.close()
@@ -86,11 +86,11 @@ def test_records_beyond_what_is_kept_are_counted(folder: DiskFolder, monkeypatch
     for step in range(4):
         log.scalar(1000, 1000, step, "a", ONE)
     with pytest.warns(EventWriteWarning, match="cannot be written"):
-        log.flush()
+        log.flush(1000.0)
     folder.full = False
     log.scalar(1000, 1000, 9, "a", ONE)
     with pytest.warns(EventWriteWarning, match=r"written again; \d+ bytes of them were lost"):
-        log.flush()
+        log.flush(1000.0)
     log.close()
     (event,) = _events(Path(log.path))[1:]
     assert event.step == 9
@@ -116,7 +116,7 @@ def test_a_failing_disk_is_not_tried_at_each_record(folder: DiskFolder, monkeypa
     folder.full = False
     log.scalar(3000, 3000, 2, "a", ONE)
     assert _steps(Path(log.path)) == []
-    log.flush()  # asked for, so tried at once
+    log.flush(1000.0)  # asked for, so tried at once
     assert _steps(Path(log.path)) == [1, 2]
     log.close()
 
@@ -125,7 +125,7 @@ def test_each_file_of_a_rotated_log_can_be_read_by_itself(folder: DiskFolder, tm
     log = _log(folder, max_file_bytes=300)
     for step in range(12):
         log.scalar(1000, 1000, step, "a", ONE)
-        log.flush()
+        log.flush(1000.0)
     log.close()
     files = [_events(path) for path in event_files(tmp_path)]
     assert len(files) > 2
@@ -146,10 +146,10 @@ def test_where_no_new_file_can_be_made_the_old_one_grows(folder: DiskFolder, tmp
 
     folder.create = create  # type: ignore[method-assign]  # the disk fills up between two files
     with pytest.warns(EventWriteWarning, match="no new event file can be made"):
-        log.flush()
+        log.flush(1000.0)
     log.scalar(1000, 1000, 2, "a", ONE)
     with pytest.warns(EventWriteWarning, match="no new event file"):
-        log.flush()
+        log.flush(1000.0)
     log.close()
     (path,) = event_files(tmp_path)
     assert _steps(path) == [1, 2]
@@ -165,7 +165,7 @@ def test_the_thread_keeps_the_order(folder: DiskFolder) -> None:
         log.scalar(1000, 1000, step, "a", ONE)
         if step % 100 == 0:
             log.add(1000, Event(step=step).SerializeToString)
-    log.flush()
+    log.flush(1000.0)
     seen = [event.step for event in _events(Path(log.path))[1:]]
     assert seen == sorted(seen)
     assert len(seen) == 5050
@@ -254,10 +254,19 @@ def test_where_warnings_are_errors_the_caller_of_flush_gets_them(folder: DiskFol
     log.scalar(1000, 1000, 1, "a", ONE)
     folder.full = True
     with pytest.raises(EventWriteWarning, match="cannot be written"):
-        log.flush()
+        log.flush(1000.0)
     folder.full = False
     log.close()
     assert _steps(Path(log.path)) == [1]
+
+
+def test_flushing_often_does_not_put_off_what_is_due(folder: DiskFolder) -> None:
+    log = _log(folder)
+    for _ in range(10):
+        log.flush(1000.0)
+    log.scalar(1005.0, 1005.0, 1, "a", ONE)
+    assert _steps(Path(log.path)) == [1]
+    log.close()
 
 
 def test_time_to_wait_is_bounded_by_flush_seconds(folder: DiskFolder) -> None:

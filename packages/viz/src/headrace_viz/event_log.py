@@ -100,10 +100,14 @@ class EventLog:
         if now >= self._flush_due or self._file.pending_bytes >= _PENDING_LIMIT_BYTES:
             self._write(now)
 
-    def flush(self) -> None:
-        """Write all waiting records, or warn."""
+    def flush(self, now: float) -> None:
+        """Write all waiting records, or warn.
+
+        Args:
+          now: seconds since the epoch; the next writing is due `flush_seconds` later.
+        """
         self._retry_at = 0.0
-        self._write(self._flush_due)
+        self._write(now)
 
     def flush_if_due(self, now: float) -> None:
         """Write the waiting records if they have waited long enough."""
@@ -207,9 +211,9 @@ class BackgroundLog:
         self._calls.append((self._made, (now, make)))
         self._wake.set()
 
-    def flush(self) -> None:
+    def flush(self, now: float) -> None:
         """Wait until all is written."""
-        self._call_and_wait(self._log.flush)
+        self._call_and_wait(self._log.flush, now)
 
     def close(self) -> None:
         """Write all and end the thread."""
@@ -224,9 +228,9 @@ class BackgroundLog:
             self._wake.set()
             self._thread.join()
 
-    def _call_and_wait(self, function: Callable[[], None]) -> None:
+    def _call_and_wait(self, function: Callable[..., None], *arguments: float) -> None:
         done = threading.Event()
-        self._calls.extend([(function, ()), (done.set, ())])
+        self._calls.extend([(function, arguments), (done.set, ())])
         self._wake.set()
         done.wait()
         raised, self._raised = self._raised, None

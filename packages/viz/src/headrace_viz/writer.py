@@ -224,7 +224,7 @@ class EventWriter:
         """
         with self._lock:
             self._check_open()
-            self._log.flush()
+            self._log.flush(self._clock())
 
     def close(self) -> None:
         """Write all waiting records and close the file. Doing so again does nothing."""
