@@ -25,6 +25,7 @@ def broadcast_gradients(x: Tensor, y: Tensor, dx: Tensor, dy: Tensor) -> list[Te
 def sum_to_operand(gradient: Tensor, operand: Tensor, other: Tensor) -> Tensor:
     """Sum a gradient over the axes along which `operand` was repeated to broadcast with `other`.
 
+    `other` may be of the broadcast shape itself, as the gradient is.
     Where the static shapes say which axes those are, nothing is computed for it in the step; where they do not, the
     step finds out by `BroadcastGradientArgs`.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.grad.broadcast import sum_to_operand
 from headrace.grad.registry import no_gradient, register_gradient
 from headrace.graph.apply import apply_op
 from headrace.graph.operation import Operation, Tensor
@@ -62,17 +63,7 @@ def _cross_entropy(op: Operation, g: Tensor, g_backprop: Tensor) -> list[Tensor]
     if not _is_zero(g_backprop):
         dx = apply_op("AddV2", dx, _through_softmax(apply_op("Softmax", x), g_backprop))
         dlabels = apply_op("Sub", dlabels, g_backprop)
-    return [_as(x, dx), _as(labels, dlabels)]
-
-
-def _as(x: Tensor, gradient: Tensor) -> Tensor:
-    """The gradient by an input that may have been broadcast: summed over what was repeated."""
-    if x.shape.is_fully_defined and x.shape == gradient.shape:
-        return gradient
-    shape = apply_op("Shape", x)
-    axes, _ = apply_op("BroadcastGradientArgs", shape, apply_op("Shape", gradient))
-    result: Tensor = apply_op("Reshape", apply_op("Sum", gradient, axes), shape)
-    return result
+    return [sum_to_operand(dx, x, dx), sum_to_operand(dlabels, labels, dlabels)]
 
 
 @register_gradient("L2Loss")

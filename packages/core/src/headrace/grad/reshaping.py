@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from headrace.grad.broadcast import sum_to_operand
 from headrace.grad.registry import no_gradient, register_gradient
 from headrace.graph.apply import apply_op
 from headrace.graph.operation import Operation, Tensor
@@ -41,9 +42,7 @@ def _transpose(op: Operation, g: Tensor) -> list[Tensor | None]:
 @register_gradient("BroadcastTo")
 def _broadcast_to(op: Operation, g: Tensor) -> list[Tensor | None]:
     """The sum over the axes along which x was repeated."""
-    shape = apply_op("Shape", op.inputs[0])
-    repeated, _ = apply_op("BroadcastGradientArgs", shape, apply_op("Shape", g))
-    return [apply_op("Reshape", apply_op("Sum", g, repeated), shape), None]
+    return [sum_to_operand(g, op.inputs[0], g), None]
 
 
 @register_gradient("Tile")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.grad.broadcast import sum_to_operand
 from headrace.grad.registry import no_gradient, register_gradient
 from headrace.graph.apply import apply_op
 from headrace.graph.operation import Operation, Tensor
@@ -16,18 +17,9 @@ def _select_v2(op: Operation, g: Tensor) -> list[Tensor | None]:
     zeros = apply_op("ZerosLike", g)
     return [
         None,
-        _summed_to(first, apply_op("SelectV2", condition, g, zeros)),
-        _summed_to(second, apply_op("SelectV2", condition, zeros, g)),
+        sum_to_operand(apply_op("SelectV2", condition, g, zeros), first, g),
+        sum_to_operand(apply_op("SelectV2", condition, zeros, g), second, g),
     ]
-
-
-def _summed_to(x: Tensor, g: Tensor) -> Tensor:
-    if x.shape.is_fully_defined and x.shape == g.shape:
-        return g
-    shape = apply_op("Shape", x)
-    repeated, _ = apply_op("BroadcastGradientArgs", shape, apply_op("Shape", g))
-    summed: Tensor = apply_op("Reshape", apply_op("Sum", g, repeated), shape)
-    return summed
 
 
 @register_gradient("Select")
