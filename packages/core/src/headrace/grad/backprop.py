@@ -46,8 +46,7 @@ def gradients(
     Raises:
       GraphError: a tensor belongs to another graph than the first y.
       GradientError: a y is not differentiable by its dtype, or an operation on the way has neither a gradient rule nor
-        a
-        stated reason for none.
+        a stated reason for none.
 
     Example:
       >>> import headrace as hr

@@ -53,8 +53,8 @@ def export_graph_def(graph: Graph, path: str | os.PathLike[str], *, constants: s
       graph: the graph.
       path: the file; `.pbtxt` writes text.
       constants: "inline" puts constants into the file; "beside" puts those over 1 KB into `path + ".constants"`, by
-        content, which
-        has no size limit but is read by Headrace only; "auto" is inline as long as they take less than 1.5 GiB.
+        content, which has no size limit but is read by Headrace only; "auto" is inline as long as they take less than
+        1.5 GiB.
     Raises:
       InvalidArgumentError: `constants` is another word.
     """

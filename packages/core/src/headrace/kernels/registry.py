@@ -24,8 +24,7 @@ class Kernel:
     Attributes:
       op_type: the type it computes.
       function: called as `function(op, *inputs)`, where `op` is an `interfaces.OpContext` and list inputs are lists;
-        gives
-        the output, or a tuple of them.
+        gives the output, or a tuple of them.
       device: the device type it runs on, or None for every device (NumPy).
       dtypes: for some type attrs the dtypes it accepts; others are unrestricted.
       takes_out: the function accepts one more positional argument, the array to write the output to (a tuple of arrays

@@ -25,12 +25,10 @@ class OpCase:
       inputs: one array (or Python value) per input of the signature; a list of them for a list input.
       attrs: the attributes that do not follow from the inputs.
       expected: what must come out: an array, a tuple of arrays for several outputs, or a function of the inputs that
-        gives
-        these from an independent definition in NumPy (in float64 where that matters). None only with `raises`.
+        gives these from an independent definition in NumPy (in float64 where that matters). None only with `raises`.
       raises: a regular expression that the text of the error must match, at build time or at run time.
       differentiate: positions of flat inputs by which the gradient is checked numerically; None for all floating ones.
-        Give
-        `()` where the point is not differentiable (ties, kinks, NaN), with the reason in a comment.
+        Give `()` where the point is not differentiable (ties, kinks, NaN), with the reason in a comment.
       exact: bit-equality instead of the tolerance table.
       deviation: where TensorFlow gives something else and is wrong by its own definition: why. The oracle lists these.
       oracle: False if TensorFlow cannot run the case at all (an operation of our own).
