@@ -136,13 +136,27 @@ def create_app(
       >>> create_app(ModelServer(ModelRepository([]))).title
       'Headrace model server'
     """
-    app = FastAPI(title="Headrace model server", openapi_url=None, redirect_slashes=False)
     limits = _Limits(max_request_bytes, request_timeout, max_concurrency)
     key = None if api_key is None else api_key.encode()
     everything = _Everything(server, limits, threads, batching, gzip=gzip, api_key=key, access_log=access_log)
+    app = _Application(everything)
     app.state.executor = everything.executor
     app.router.routes.append(Route("/{path:path}", everything))
     return app
+
+
+class _Application(FastAPI):
+    """A FastAPI application that hands the protocols' paths on before any of its own layers."""
+
+    def __init__(self, everything: _Everything) -> None:
+        super().__init__(title="Headrace model server", openapi_url=None, redirect_slashes=False)
+        self._everything = everything
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"].startswith(("/v1/", "/v2/")):
+            await self._everything(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,12 +290,13 @@ class _Everything:
                 body = await read_body(receive, headers, self._limits.request_bytes)
         except TimeoutError as error:
             raise _too_slow("the whole request", self._limits.seconds) from error
-        prepared = await self._off_loop(len(body), self._prepare, call, headers, body)
+        prepared = await self._off_loop(_parsed_bytes(headers, body), self._prepare, call, headers, body)
         seconds = self._limits.seconds if prepared.timeout is None else min(prepared.timeout, self._limits.seconds)
         start = time.monotonic()
         outputs = await _outcome(self._submit(prepared, arrival + seconds), receive, arrival + seconds, seconds)
         self._observer.computed(call.spec.name, call.method.value.capitalize(), time.monotonic() - start)
-        size = sum(output.nbytes for output in outputs.values())
+        encodes = b"accept-encoding" in headers
+        size = sum(y.nbytes for name, y in outputs.items() if encodes or name not in prepared.raw_outputs)
         return await self._off_loop(size, self._finish, call, headers, prepared, outputs)
 
     def _submit(self, prepared: Prepared, deadline: float) -> Future[Outputs]:
@@ -336,6 +351,8 @@ def _check_key(headers: Headers, key: bytes) -> None:
 
 async def _outcome(future: Future[Outputs], receive: Receive, deadline: float, seconds: float) -> Outputs:
     """Wait for outputs until the deadline, or until the client is gone; then they are not computed if not begun yet."""
+    if future.done():
+        return future.result()
     outputs = asyncio.wrap_future(future)
     gone = asyncio.ensure_future(_disconnect(receive))
     await asyncio.wait(
@@ -375,6 +392,16 @@ def _too_slow(what: str, seconds: float) -> DeadlineExceededError:
         got="none in time",
         hint="send less at a time, or start the server with a longer --request-timeout",
     )
+
+
+def _parsed_bytes(headers: Headers, body: bytes) -> int:
+    """Return how many bytes of a body must be looked at one by one: raw numbers need not be."""
+    digits = headers.get(_JSON_BYTES, b"")
+    if digits.isdigit() and len(digits) <= _LONGEST_LENGTH and b"content-encoding" not in headers:
+        head = body[: int(digits)]
+        if head and b"BYTES" not in head and b"\\" not in head:  # strings are; escapes could hide them
+            return len(head)
+    return len(body)
 
 
 def _json_bytes(headers: Headers) -> int | None:

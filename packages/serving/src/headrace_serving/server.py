@@ -39,12 +39,14 @@ class Prepared:
       finish: turns the outputs into the answer.
       lease: keeps the model loaded; to be given back when the outputs are there, or will not be.
       timeout: seconds that the client grants; None for the server's own limit.
+      raw_outputs: names of the outputs that are answered as raw bytes.
     """
 
     work: Work
     finish: Callable[[Outputs], InferAnswer]
     lease: Lease
     timeout: float | None = None
+    raw_outputs: frozenset[str] = frozenset()
 
 
 class ModelServer:
@@ -146,7 +148,9 @@ class ModelServer:
         def finish(outputs: Outputs) -> InferAnswer:
             return format_infer(spec.name, lease.version.number, request, outputs, strict=self._strict)
 
-        return Prepared(Work(request.signature, request.inputs, request.priority), finish, lease, request.timeout)
+        work = Work(request.signature, request.inputs, request.priority)
+        raw = frozenset(output.name for output in request.outputs if output.binary)
+        return Prepared(work, finish, lease, request.timeout, raw)
 
     def _parsed(
         self, spec: ModelSpec, parse: Callable[[Model], R], lease: Callable[[ModelSpec], Lease]

@@ -1,0 +1,70 @@
+"""Calls by themselves: on threads, or at once where that is known to be sooner."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headrace.errors import InternalError
+from headrace_serving.execution import ShortCalls, ThreadExecutor, Work
+
+
+@pytest.fixture(name="executor")
+def _executor() -> Iterator[ThreadExecutor]:
+    executor = ThreadExecutor(1)
+    yield executor
+    executor.close()
+
+
+def test_short_after_some_calls_in_a_row() -> None:
+    calls = ShortCalls()
+    for _ in range(15):
+        calls.called(1, 0.0001, 0.001)
+    assert not calls.is_short(1)
+    calls.called(1, 0.0001, 0.001)
+    assert (calls.is_short(1), calls.is_short(2)) == (True, False)
+
+
+@pytest.mark.parametrize(("computing", "waiting"), [(0.001, 0.001), (0.0001, 1.0)])
+def test_a_call_that_is_not_short_ends_it(computing: float, waiting: float) -> None:
+    calls = ShortCalls()
+    for _ in range(20):
+        calls.called(1, 0.0001, 0.001)
+    calls.called(1, computing, waiting)
+    assert not calls.is_short(1)
+
+
+def test_signatures_do_not_pile_up() -> None:
+    calls = ShortCalls()
+    for signature in range(5000):
+        calls.called(signature, 0.0001, 0.001)
+    assert len(calls._in_a_row) <= 1001
+
+
+def test_short_calls_need_no_thread_unless_their_inputs_are_large(
+    executor: ThreadExecutor, make_signature: Callable[..., Any]
+) -> None:
+    threads: list[int] = []
+
+    def note(x: Any) -> dict[str, Any]:
+        threads.append(threading.get_ident())
+        if x[0] < 0:
+            raise ZeroDivisionError("oops")
+        return {"y": x}
+
+    signature = make_signature({"x": ("float32", [None])}, {"y": ("float32", [None])}, note)
+    assert executor.submit(Work(signature, {"x": np.ones(1, np.float32)})).result(30)["y"].tolist() == [1]
+    assert threads[-1] != threading.get_ident()
+    for _ in range(100):  # the machine may be busy, so that some calls are not short
+        executor.submit(Work(signature, {"x": np.ones(1, np.float32)})).result(30)
+        if threads[-1] == threading.get_ident():
+            break
+    assert threads[-1] == threading.get_ident()
+    with pytest.raises(InternalError, match="the model failed"):
+        executor.submit(Work(signature, {"x": np.full(1, -1, np.float32)})).result(30)
+    executor.submit(Work(signature, {"x": np.ones(5000, np.float32)})).result(30)
+    assert threads[-1] != threading.get_ident()
