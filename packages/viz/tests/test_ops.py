@@ -32,6 +32,11 @@ def serialized(**values: float) -> Any:
 
 PIXELS = np.random.default_rng(1).integers(0, 256, [5, 3, 4, 3], np.uint8)
 
+HALVES = np.float16(
+    [2.041, -2.557, 0.4182, -0.568, -0.4526, -0.2156, -2.02, -0.2319, -0.865, 3.322, 0.2258, -0.3525, -0.2812, -0.668]
+).reshape(1, 2, 7, 1)
+BYTES_OF_HALVES = np.uint8([206, 30, 144, 106, 110, 119, 50, 119, 94, 255, 136, 114, 117, 102]).reshape(1, 2, 7, 1)
+
 
 def _string(*values: Summary.Value) -> Any:
     return np.array(Summary(value=values).SerializeToString(), object)
@@ -163,6 +168,12 @@ CASES = [
         "ImageSummary",
         [b"a", np.float16([[[[0]], [[1]], [[-2]]]])],
         expected=pictures("a", np.uint8([[[[128]], [[191]], [[1]]]])),
+    ),
+    OpCase(
+        "ImageSummary/float16 rounds as float16: bytes of TensorFlow 2.21",
+        "ImageSummary",
+        [b"a", HALVES],
+        expected=pictures("a", BYTES_OF_HALVES),
     ),
     OpCase(
         "ImageSummary/flat",

@@ -150,15 +150,19 @@ def _image_summary(op: OpContext, tag: Strings, tensor: NDArray[Any]) -> Strings
 
 
 def _scaled(picture: NDArray[Any], bad_color: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return numbers as bytes. Source: tensorflow/core/kernels/summary_image_op.cc, NormalizeFloatImage."""
-    numbers = picture.astype(np.float32) if picture.dtype.itemsize < 4 else picture
-    good = np.isfinite(numbers).all(axis=-1)
-    finite = numbers[np.isfinite(numbers)]
-    low, high = (finite.min(), finite.max()) if finite.size else (0.0, 0.0)
-    span, target, offset = (max(-low, high), 127.0, 128.0) if low < 0 else (high, 255.0, 0.0)
-    scale = 0.0 if span < _ZERO_THRESHOLD else target / span
-    with np.errstate(invalid="ignore", over="ignore"):
-        pixels = (np.where(good[..., np.newaxis], numbers, 0) * scale + offset).astype(np.uint8)
+    """Return numbers as bytes, computed in their own dtype as TensorFlow does, so that its bytes come out.
+
+    Source: tensorflow/core/kernels/summary_image_op.cc, NormalizeFloatImage.
+    """
+    number = picture.dtype.type
+    good = np.isfinite(picture).all(axis=-1)
+    finite = picture[np.isfinite(picture)]
+    low, high = (finite.min(), finite.max()) if finite.size else (number(0), number(0))
+    span, target, offset = (max(-low, high), 127, 128) if low < 0 else (high, 255, 0)
+    pixels: NDArray[np.uint8]
+    with np.errstate(over="ignore", invalid="ignore"):  # float16 has no factor for the smallest spans
+        scale = number(0) if span < _ZERO_THRESHOLD else number(target) / span
+        pixels = (np.where(good[..., np.newaxis], picture, number(0)) * scale + number(offset)).astype(np.uint8)
     pixels[~good] = bad_color[: picture.shape[-1]]
     return pixels
 
