@@ -165,8 +165,10 @@ def test_arrays_of_other_lengths_are_refused() -> None:
         hr.data.from_arrays(3.0)
 
 
-def test_sizes_below_one_are_refused() -> None:
+def test_sizes_that_are_too_small_are_refused() -> None:
     dataset = hr.data.from_arrays(range(3))
+    with pytest.raises(InvalidArgumentError, match="count cannot be used\n.*at least 0\n.*-1"):
+        dataset.take(-1)
     for name, make in (("batch_size", dataset.batch), ("buffer_size", dataset.shuffle), ("count", dataset.repeat)):
         with pytest.raises(InvalidArgumentError, match=f"{name} cannot be used\n.*at least 1\n.*0"):
             make(0)

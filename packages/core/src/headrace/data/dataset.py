@@ -51,7 +51,7 @@ class Dataset:
         Raises:
           InvalidArgumentError: the buffer holds less than one element, or the dataset is endless.
         """
-        _check_at_least_one("buffer_size", buffer_size)
+        _check_at_least(1, "buffer_size", buffer_size)
         if self._stage.length is None:
             raise InvalidArgumentError(
                 "an endless dataset cannot be shuffled",
@@ -70,7 +70,7 @@ class Dataset:
         Raises:
           InvalidArgumentError: less than one.
         """
-        _check_at_least_one("batch_size", batch_size)
+        _check_at_least(1, "batch_size", batch_size)
         return Dataset(Batch(self._stage, batch_size, drop_remainder))
 
     def map(self, function: Callable[..., Any]) -> Dataset:
@@ -83,13 +83,26 @@ class Dataset:
         return Dataset(Map(self._stage, function))
 
     def take(self, count: int) -> Dataset:
-        """Keep the first `count` elements of each epoch."""
+        """Keep the first elements of each epoch.
+
+        Args:
+          count: how many; all of them where there are fewer.
+        Raises:
+          InvalidArgumentError: less than none.
+        """
+        _check_at_least(0, "count", count)
         return Dataset(Take(self._stage, count))
 
     def repeat(self, count: int | None = None) -> Dataset:
-        """Make `count` epochs one, or all of them (None), which has no end."""
+        """Make several epochs one.
+
+        Args:
+          count: how many; None for all of them, which have no end.
+        Raises:
+          InvalidArgumentError: less than one.
+        """
         if count is not None:
-            _check_at_least_one("count", count)
+            _check_at_least(1, "count", count)
         return Dataset(Repeat(self._stage, count))
 
     def __len__(self) -> int:
@@ -205,8 +218,11 @@ def _shapes(values: Sequence[Any]) -> str:
     return "shapes " + ", ".join(str(list(value.shape)) for value in values) if values else "none"
 
 
-def _check_at_least_one(name: str, value: int) -> None:
-    if value < 1:
+def _check_at_least(least: int, name: str, value: int) -> None:
+    if value < least:
         raise InvalidArgumentError(
-            f"{name} cannot be used", expected="at least 1", got=str(value), hint="leave the call out to do nothing"
+            f"{name} cannot be used",
+            expected=f"at least {least}",
+            got=str(value),
+            hint="leave the call out to do nothing",
         )
