@@ -1,8 +1,8 @@
 """Numerical gradients: is what a gradient rule computes the derivative of what the kernel computes?
 
-Source: mission rule for this project: float64, central differences with step 1e-6 scaled by max(1, |x|), rtol 1e-5,
-atol 1e-7; every element is varied where an input has fewer than 64 of them, a random direction otherwise; then the same
-for the gradient.
+Central differences in float64 with step 1e-6 * max(1, |x|), so rounding makes errors of about 1e-10; the two
+must agree within 1e-7, or 1e-5 of the larger of the difference and the largest element of the gradient. Every element
+is varied where an input has fewer than 64 of them, a random direction otherwise; then the same for the gradient.
 """
 
 from __future__ import annotations
