@@ -1,4 +1,8 @@
-"""Element types, shapes and promotion: the vocabulary that every other module speaks."""
+"""Element types, shapes and promotion: the vocabulary that every other module speaks.
+
+They stand in one module, long as it is, because each package imports its vocabulary from one place, and promotion is a
+table over the element types.
+"""
 
 from __future__ import annotations
 

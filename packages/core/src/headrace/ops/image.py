@@ -1,4 +1,7 @@
-"""Images (`hr.image`): resizing, cropping, boxes, colours. Images are `[batch, rows, columns, channels]`."""
+"""Images (`hr.image`): resizing, cropping, boxes, colours. Images are `[batch, rows, columns, channels]`.
+
+Half of its length is the users' documentation.
+"""
 
 from __future__ import annotations
 

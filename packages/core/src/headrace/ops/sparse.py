@@ -1,7 +1,8 @@
 """Sparse tensors (`hr.sparse`): a tuple of dense tensors, indices, values and shape (paper, section 3.1).
 
 m elements of a tensor of n axes are a matrix of indices `[m, n]`, a vector of values `[m]` and a vector of sizes `[n]`.
-Operations that say so want the indices in row-major order; `reorder` brings them into it.
+Operations that say so want the indices in row-major order; `reorder` brings them into it. Half of the length is the
+users' documentation; definitions and user functions stay together, as in every family.
 """
 
 from __future__ import annotations
