@@ -6,6 +6,7 @@ import http.server
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +17,15 @@ import uvicorn
 import headrace as hr
 from headrace.errors import DeadlineExceededError, InternalError, InvalidArgumentError, UnavailableError
 from headrace_checkpoint import load_model, save_model
-from headrace_serving import Client, ModelConfig, ModelManager, ModelRepository, ModelServer, create_app
+from headrace_serving import (
+    BatchingOptions,
+    Client,
+    ModelConfig,
+    ModelManager,
+    ModelRepository,
+    ModelServer,
+    create_app,
+)
 from headrace_serving.errors import BadRequestError, ServableNotFoundError, UnauthenticatedError, UnsupportedError
 from headrace_serving.listen import listen, url_of
 
@@ -44,7 +53,13 @@ def _url(folder: Path) -> Iterator[str]:
     repository = ModelRepository()
     manager = ModelManager(repository, lambda: {"a b": ModelConfig(folder)}, load_model)
     manager.reload()
-    app = create_app(ModelServer(repository, manager=manager), api_key="key")
+    with served(create_app(ModelServer(repository, manager=manager), api_key="key")) as url:
+        yield url
+
+
+@contextmanager
+def served(app: Any) -> Iterator[str]:
+    """Serve an application in a thread; its URL."""
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
     with listen("127.0.0.1", 0) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
@@ -119,6 +134,32 @@ def test_threads_share_a_client(url: str) -> None:
 
     with Client(url, api_key="key") as client, ThreadPoolExecutor(4) as threads:
         assert list(threads.map(ask, range(40))) == [float(np.float32(n) * np.float32(0.1)) for n in range(40)]
+
+
+@pytest.mark.parametrize("batching", [None, BatchingOptions(8, 0.002, (4, 8)), BatchingOptions(5, 0.01, adaptive=True)])
+def test_all_ways_agree_while_shapes_are_mixed(tmp_path: Path, batching: BatchingOptions | None) -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [None, None], name="x")
+        signature = hr.Signature(inputs={"x": x}, outputs={"y": x * 0.1, "z": hr.exp(x)})
+    with hr.Session(graph) as session:
+        save_model(tmp_path / "1", session, {"serving_default": signature})
+    numbers = np.random.default_rng(11)
+    arrays = [numbers.normal(size=numbers.integers(1, [20, 4])).astype(np.float32) for _ in range(60)]
+    with load_model(tmp_path / "1") as model:
+        expected = [model.signatures["serving_default"](x=x) for x in arrays]
+    server = ModelServer(ModelRepository.load({"m": tmp_path}, load_model))
+    with served(create_app(server, batching=batching)) as url, ThreadPoolExecutor(12) as threads:
+        clients = [Client(url, **way) for way in WAYS]
+
+        def ask(number: int) -> list[dict[str, Any]]:
+            return [client.predict("m", {"x": arrays[number]}) for client in clients]
+
+        for answers, right in zip(threads.map(ask, range(len(arrays))), expected, strict=True):
+            for answer in answers:
+                for alias in ("y", "z"):
+                    np.testing.assert_array_equal(answer[alias], right[alias], strict=True)
+        for client in clients:
+            client.close()
 
 
 def test_no_server() -> None:
