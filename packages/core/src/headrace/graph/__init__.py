@@ -1,1 +1,1 @@
-"""Stage of the way of a step; see ARCHITECTURE.md."""
+"""Graphs, operations and tensors: how they are made, checked, printed, written and read."""

@@ -1,1 +1,1 @@
-"""Stage of the way of a step; see ARCHITECTURE.md."""
+"""From graph to graph: the part that a step needs, with less work and the same numbers."""

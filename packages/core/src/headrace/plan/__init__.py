@@ -1,1 +1,1 @@
-"""Stage of the way of a step; see ARCHITECTURE.md."""
+"""From the graph of one step to its memory and its code."""

@@ -1,1 +1,1 @@
-"""Stage of the way of a step; see ARCHITECTURE.md."""
+"""Running steps: what is fed and fetched, the state they share, deadlines and traces."""
