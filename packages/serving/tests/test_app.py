@@ -330,6 +330,18 @@ def test_a_key(half: Any) -> None:
     assert client("GET", "/monitoring/prometheus/metrics").code == 401
 
 
+def test_pages_from_elsewhere(half: Any, client: Client) -> None:
+    allowed = b"access-control-allow-origin"
+    assert client("OPTIONS", PREDICT, origin="https://a.org").code == 200
+    assert client("OPTIONS", PREDICT, origin="file://a").code == 400
+    assert allowed not in client("POST", PREDICT, GOOD).headers
+    open_to_pages = Client(create_app(ModelServer(ModelRepository([ModelVersion("half", 2, half)])), cors=True))
+    for answer in (open_to_pages("OPTIONS", PREDICT, origin="http://a.org"), open_to_pages("POST", PREDICT, GOOD)):
+        assert (answer.code, answer.headers[allowed]) == (200, b"*")
+        assert answer.headers[b"access-control-allow-methods"] == b"POST, GET"
+        assert answer.headers[b"access-control-allow-headers"] == b"Content-Type"
+
+
 def test_metrics(client: Client) -> None:
     for body in (GOOD, GOOD, b""):
         client("POST", PREDICT, body)

@@ -70,6 +70,11 @@ _JSON_BYTES = b"inference-header-content-length"
 _LONGEST_LENGTH = 18
 _COMPUTED = (Method.PREDICT, Method.CLASSIFY, Method.REGRESS, Method.INFER)
 _OPEN_TO_ALL = (Method.SERVER_LIVE, Method.SERVER_READY)
+_CORS = {
+    "access-control-allow-origin": "*",
+    "access-control-allow-methods": "POST, GET",
+    "access-control-allow-headers": "Content-Type",
+}
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _RETRY_AFTER_SECONDS = "1"
 DEFAULT_THREADS = 8
@@ -116,6 +121,7 @@ def create_app(
     max_concurrency: int = DEFAULT_MAX_CONCURRENCY,
     api_key: str | None = None,
     access_log: bool = False,
+    cors: bool = False,
 ) -> FastAPI:
     """Return the ASGI application that serves a `ModelServer` over HTTP.
 
@@ -130,6 +136,7 @@ def create_app(
       api_key: what clients must send as `Authorization: Bearer KEY` or `X-API-Key: KEY`, but for health routes; None
         for nothing.
       access_log: log each answer as a line of JSON by the logger `headrace_serving.access`.
+      cors: let pages from elsewhere send requests, as TensorFlow Serving's option of this name does.
 
     Example:
       >>> from headrace_serving import ModelRepository, ModelServer
@@ -138,7 +145,9 @@ def create_app(
     """
     limits = _Limits(max_request_bytes, request_timeout, max_concurrency)
     key = None if api_key is None else api_key.encode()
-    everything = _Everything(server, limits, threads, batching, gzip=gzip, api_key=key, access_log=access_log)
+    everything = _Everything(
+        server, limits, threads, batching, gzip=gzip, api_key=key, access_log=access_log, cors=cors
+    )
     app = _Application(everything)
     app.state.executor = everything.executor
     app.router.routes.append(Route("/{path:path}", everything))
@@ -179,7 +188,9 @@ class _Everything:
         gzip: bool,
         api_key: bytes | None,
         access_log: bool,
+        cors: bool,
     ) -> None:
+        self._cors = cors
         self._server = server
         self._limits = limits
         self._gzip = gzip
@@ -202,7 +213,12 @@ class _Everything:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         start = time.monotonic()
         path = scope["raw_path"].decode("latin-1")
-        call, response = await self._respond(scope, receive, path)
+        if scope["method"] == "OPTIONS" and _has_web_origin(scope):
+            call, response = None, Response()
+        else:
+            call, response = await self._respond(scope, receive, path)
+        if self._cors:
+            response.headers.update(_CORS)
         await response(scope, receive, send)
         name = "" if call is None else call.spec.name
         self._observer.exchanged(
@@ -336,6 +352,11 @@ class _Everything:
             headers=extra,
             media_type="application/octet-stream" if extra.get(_JSON_BYTES.decode()) else "application/json",
         )
+
+
+def _has_web_origin(scope: Scope) -> bool:
+    origin: bytes = dict(scope["headers"]).get(b"origin", b"")
+    return origin.lower().startswith((b"http://", b"https://"))
 
 
 def _check_key(headers: Headers, key: bytes) -> None:

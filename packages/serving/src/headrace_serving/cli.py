@@ -191,6 +191,7 @@ def _numbers(context: click.Context, parameter: click.Parameter, value: str) -> 
     help="Key that clients must send as X-API-Key; better set by the environment's HEADRACE_API_KEY.",
 )
 @click.option("--access-log", is_flag=True, help="Write each answer to standard error as a line of JSON.")
+@click.option("--cors", is_flag=True, help="Let web pages from elsewhere send requests.")
 @click.option("--gzip", is_flag=True, help="Compress the answers of /v1 too, for clients that accept it.")
 @click.option("--strict-json", is_flag=True, help="Write null for NaN and infinities, and refuse them as bare tokens.")
 @click.option("--json", "as_json", is_flag=True, help="Print where the server listens as one line of JSON.")
@@ -216,6 +217,7 @@ def serve(
     grace: int,
     api_key: str | None,
     access_log: bool,
+    cors: bool,
     gzip: bool,
     strict_json: bool,
     as_json: bool,
@@ -258,6 +260,7 @@ def serve(
         max_concurrency=max_concurrency,
         api_key=api_key or None,
         access_log=access_log,
+        cors=cors,
     )
     if access_log:
         _log_to_standard_error("headrace_serving.access")
