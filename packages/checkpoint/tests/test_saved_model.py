@@ -255,6 +255,9 @@ def test_what_cannot_be_exported(tmp_path: Path) -> None:
     with hr.Session(model.graph) as session:
         with pytest.raises(InvalidArgumentError, match="at least one signature"):
             save_model(tmp_path / "m", session, {})
+        single = hr.Signature(inputs={"x": model.x}, outputs={"x": model.x})
+        with pytest.raises(InvalidArgumentError, match="at least one signature\n.*a dictionary.*\n.*a Signature"):
+            save_model(tmp_path / "m", session, single)  # type: ignore[arg-type]  # the mistake under test
         with pytest.raises(InvalidArgumentError, match="signature 'f' has no output"):
             save_model(tmp_path / "m", session, {"f": hr.Signature(inputs={"x": model.x}, outputs={})})
         with pytest.raises(GraphError, match="'x' of signature 'f' is not in the session's graph"):

@@ -136,11 +136,12 @@ def save_model(
 
 
 def _check_signatures(graph: hr.Graph, signatures: Mapping[str, hr.Signature]) -> None:
-    if not signatures:
+    given: object = signatures
+    if not isinstance(given, Mapping) or not given:
         raise InvalidArgumentError(
             "a model needs at least one signature",
-            expected=f"{DEFAULT_SIGNATURE!r} or others",
-            got="none",
+            expected=f"a dictionary with {DEFAULT_SIGNATURE!r} or others",
+            got="none" if isinstance(given, Mapping) else f"a {type(given).__name__}",
             hint=f"signatures={{{DEFAULT_SIGNATURE!r}: hr.Signature(inputs=..., outputs=...)}}",
         )
     for name, signature in signatures.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from headrace.errors import InvalidArgumentError
 from headrace.graph.operation import Tensor
 
 __all__ = ["Signature"]
@@ -17,6 +18,8 @@ class Signature:
     Attributes:
       inputs: for each public name the tensor to feed.
       outputs: for each public name the tensor to fetch.
+    Raises:
+      InvalidArgumentError: something else is given in the place of a tensor.
 
     Example:
       >>> import headrace as hr
@@ -27,3 +30,15 @@ class Signature:
 
     inputs: Mapping[str, Tensor]
     outputs: Mapping[str, Tensor]
+
+    def __post_init__(self) -> None:
+        for side, tensors in (("inputs", self.inputs), ("outputs", self.outputs)):
+            given: Mapping[str, object] = tensors
+            wrong = {alias: value for alias, value in given.items() if not isinstance(value, Tensor)}
+            for alias, value in wrong.items():
+                raise InvalidArgumentError(
+                    f"{alias!r} of a signature's {side} is not a tensor",
+                    expected="a tensor of a graph",
+                    got=f"a {type(value).__name__}",
+                    hint="give placeholders as inputs and what is computed from them as outputs",
+                )
