@@ -243,3 +243,14 @@ def test_batch_norm_without_scale_and_center() -> None:
     y, variables = run(hr.layers.BatchNorm(scale=False, center=False), np.ones((2, 2), np.float32))
     assert sorted(variables) == ["mean", "variance"]
     assert y == pytest.approx(np.full((2, 2), 1 / np.sqrt(1.001)))
+
+
+@pytest.mark.parametrize("units", [0, -1, 3.5, "10"])
+def test_a_number_of_units_that_is_none_is_refused(units: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="units of Dense cannot be used\n.*a whole number above 0"):
+        hr.layers.Dense(units)
+
+
+def test_images_without_channels_are_told_what_to_do() -> None:
+    with hr.Graph().as_default(), pytest.raises(ShapeError, match=r"\[\?, 8, 8\]\n.*try: +x\[..., np.newaxis\]"):
+        hr.layers.Conv2D(4, 3)(hr.placeholder(hr.float32, [None, 8, 8]))

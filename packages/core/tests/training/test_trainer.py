@@ -496,3 +496,16 @@ def test_an_error_is_not_measured_of_labels_of_another_shape() -> None:
 def test_arrays_in_the_place_of_a_dataset_are_refused(call: str) -> None:
     with pytest.raises(InvalidArgumentError, match=r"there is no dataset(.|\n)*got: +a ndarray(.|\n)*from_arrays\("):
         getattr(classifier(), call)(blobs()[0])
+
+
+def test_what_must_be_in_a_list_is_told() -> None:
+    model, optimizer = hr.layers.Dense(1), hr.optim.SGD(0.1)
+    with pytest.raises(InvalidArgumentError, match=r"the metrics of a trainer are no list(.|\n)*\['accuracy'\]"):
+        hr.Trainer(model, "mean_squared_error", optimizer, metrics="accuracy")
+    with pytest.raises(InvalidArgumentError, match="the callbacks of a trainer are no list"):
+        hr.Trainer(model, "mean_squared_error", optimizer, callbacks=hr.Callback())
+
+
+def test_a_class_in_the_place_of_its_object_is_told_to_be_called() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"the optimizer of a trainer(.|\n)*call the class: SGD\("):
+        hr.Trainer(hr.layers.Dense(1), "mean_squared_error", hr.optim.SGD)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import headrace as hr
-from headrace.errors import InvalidArgumentError
+from headrace.errors import InvalidArgumentError, ShapeError
 from headrace.layers import activation as activations
 from headrace.layers.activation import Activation
 from headrace.layers.initializers import Initializer
@@ -69,8 +69,15 @@ class Conv2D(Module):
         """Make the kernel and the bias.
 
         Raises:
-          ShapeError: the number of channels is not known.
+          ShapeError: the input is no batch of images, or the number of channels is not known.
         """
+        if shape.rank not in (None, 4):
+            raise ShapeError(
+                "Conv2D takes images with channels",
+                expected="an input [batch, height, width, channels]",
+                got=str(shape),
+                hint="x[..., np.newaxis] gives images without channels one",
+            )
         channels = required_size(self, shape, -1)
         self.add_parameter("kernel", [*self.kernel_size, channels, self.filters], self.kernel_initializer)
         if self.use_bias:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 import headrace as hr
+from headrace.errors import InvalidArgumentError
 from headrace.layers import activation as activations
 from headrace.layers.activation import Activation
 from headrace.layers.initializers import Initializer
@@ -23,6 +26,9 @@ class Dense(Module):
       kernel_initializer: of the kernel `[inputs, units]`.
       bias_initializer: of the bias `[units]`.
       name: see `Module`.
+    Raises:
+      InvalidArgumentError: units is no whole number above 0.
+      NotFoundError: there is no activation of that name.
 
     Example:
       >>> import headrace as hr
@@ -45,7 +51,12 @@ class Dense(Module):
         name: str | None = None,
     ) -> None:
         super().__init__(name=name)
-        self.units = units
+        given: Any = units
+        if not isinstance(given, (int, np.integer)) or given < 1:
+            raise InvalidArgumentError(
+                "units of Dense cannot be used", expected="a whole number above 0", got=repr(units), hint="10, say"
+            )
+        self.units = int(units)
         self.activation = activations.lookup(activation)
         self.use_bias = use_bias
         self.kernel_initializer = kernel_initializer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,7 @@ class Trainer:
       input_seconds: how long the last step waited for its batch.
       step_seconds: how long the last step ran.
     Raises:
-      InvalidArgumentError: the model, the optimizer or a callback is not one.
+      InvalidArgumentError: the model, the optimizer or a callback is not one, or metrics or callbacks are no list.
       NotFoundError: there is no loss or metric of that name.
 
     Example:
@@ -70,6 +70,10 @@ class Trainer:
     ) -> None:
         _check_kind(model, Module, "model", "hr.layers.Module")
         _check_kind(optimizer, Optimizer, "optimizer", "hr.optim.Optimizer")
+        if isinstance(metrics, str) or not isinstance(metrics, Iterable):
+            raise _no_list("metrics", metrics)
+        if not isinstance(callbacks, Iterable):
+            raise _no_list("callbacks", callbacks)
         for callback in callbacks:
             _check_kind(callback, Callback, "callback", "hr.Callback")
         self.model = model
@@ -402,8 +406,18 @@ def _check_dataset(dataset: Any) -> None:
         )
 
 
+def _no_list(what: str, value: Any) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"the {what} of a trainer are no list", expected="a list", got=repr(value), hint=f"{what}=[{value!r}]"
+    )
+
+
 def _check_kind(value: Any, kind: type, what: str, name: str) -> None:
     if not isinstance(value, kind):
+        is_class = isinstance(value, type) and issubclass(value, kind)
         raise InvalidArgumentError(
-            f"the {what} of a trainer cannot be used", expected=name, got=repr(value), hint=f"a subclass of {name}"
+            f"the {what} of a trainer cannot be used",
+            expected=f"an object of {name} or a subclass",
+            got=repr(value),
+            hint=f"call the class: {value.__name__}(...)" if is_class else f"help({name}) tells how to write one",
         )
