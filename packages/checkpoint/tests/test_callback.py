@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.errors import AlreadyExistsError, InvalidArgumentError, ShapeError
+from headrace.errors import AlreadyExistsError, InvalidArgumentError, NotFoundError, ShapeError
 from headrace_checkpoint.callback import Checkpoints
 from headrace_checkpoint.store import CheckpointWarning
 
@@ -180,3 +180,10 @@ def test_A92_a_process_killed_with_signal_9_is_resumed(
     assert trainer.step == max(20, last)
     if trainer.step == 20:
         assert (_variables(trainer), history) == uninterrupted
+
+
+def test_a_value_for_the_best_that_is_not_measured_is_named_after_the_epoch_is_saved(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, best="val_acuracy")
+    with pytest.raises(NotFoundError, match="kept by 'val_acuracy', which is not measured\n.*close ones: val_accuracy"):
+        _fit(_trainer(checkpoints))
+    assert checkpoints.manager.steps == (5,)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 
 import headrace as hr
-from headrace.errors import AlreadyExistsError, InvalidArgumentError
+from headrace.errors import AlreadyExistsError, InvalidArgumentError, NotFoundError, known_names
 from headrace_checkpoint.retention import Best
 from headrace_checkpoint.saver import CheckpointManager
 
@@ -65,7 +65,8 @@ class Checkpoints(hr.Callback):
                 got=str(every_steps),
                 hint="None saves after each epoch only",
             )
-        self.manager = CheckpointManager(directory, keep, keep_best=best)
+        self._best = Best.of(best)
+        self.manager = CheckpointManager(directory, keep, keep_best=self._best)
         self._every_steps = every_steps
         self._resume = resume
         self._saved_step: int | None = None
@@ -99,8 +100,19 @@ class Checkpoints(hr.Callback):
             self._save(trainer, {})
 
     def on_epoch_end(self, trainer: hr.Trainer, epoch: int, logs: Mapping[str, float]) -> None:
-        """Save, with the epoch's logs as metrics."""
+        """Save, with the epoch's logs as metrics.
+
+        Raises:
+          NotFoundError: the logs lack the value by which the best is kept; the epoch is saved all the same.
+        """
         self._save(trainer, logs)
+        if self._best is not None and self._best.metric not in logs:
+            raise NotFoundError(
+                f"the best checkpoint is kept by '{self._best.metric}', which is not measured",
+                expected=known_names(self._best.metric, logs),
+                got=self._best.metric,
+                hint="fit(..., validation=...) measures the val_ values",
+            )
 
     def on_fit_end(self, trainer: hr.Trainer) -> None:
         """Save what was not saved yet."""
