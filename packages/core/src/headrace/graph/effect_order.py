@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from headrace.graph.op_def import OpDef
+from headrace.graph.operation import Operation, Tensor, origin
 from headrace.types import resource
-
-if TYPE_CHECKING:
-    from headrace.graph.operation import Operation, Tensor
 
 __all__ = ["EffectOrder"]
 
@@ -63,9 +60,7 @@ def _resources(inputs: Sequence[Tensor]) -> set[Hashable]:
 
 
 def _resource_key(tensor: Tensor) -> Hashable:
-    source = tensor.op
-    while source.type == "Identity":
-        source = source.inputs[0].op
+    source = origin(tensor)
     if source.type == "VarHandleOp":
         return (source.attrs["container"], source.attrs["shared_name"] or source.name)
     return tensor

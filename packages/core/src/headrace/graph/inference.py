@@ -9,7 +9,7 @@ from typing import Any
 from headrace.errors import AttrError, DTypeError, HeadraceError, InternalError
 from headrace.graph.attr import REQUIRED, AttrValue, RawAttr, spec_of
 from headrace.graph.op_def import UNKNOWN_OUTPUT, OpDef
-from headrace.graph.operation import Operation, Tensor
+from headrace.graph.operation import Operation, Tensor, origin
 from headrace.graph.shape_value import constant_value, constant_value_as_shape
 from headrace.types import Array, Shape, TensorSpec
 
@@ -81,9 +81,7 @@ class _Inference:
         return constant_value_as_shape(self.tensors[index])
 
     def variable_spec(self, index: int) -> TensorSpec | None:
-        source = self.tensors[index].op
-        while source.type == "Identity":
-            source = source.inputs[0].op
+        source = origin(self.tensors[index])
         return TensorSpec(source.attrs["dtype"], source.attrs["shape"]) if source.type == "VarHandleOp" else None
 
 

@@ -15,7 +15,7 @@ from headrace.types import DType, Shape, TensorSpec
 if TYPE_CHECKING:
     from headrace.graph.graph import Graph
 
-__all__ = ["Operation", "Tensor"]
+__all__ = ["Operation", "Tensor", "origin"]
 
 
 class Operation:
@@ -187,3 +187,11 @@ class Tensor(Operators):
             got=f"a symbolic tensor {self.spec}",
             hint=hint,
         )
+
+
+def origin(tensor: Tensor) -> Operation:
+    """The operation that makes the value of `tensor`: what only passes it on (`Identity`) is passed over."""
+    source = tensor.op
+    while source.type == "Identity":
+        source = source.inputs[0].op
+    return source
