@@ -15,8 +15,9 @@ from headrace.graph.op_def import lookup_op_def
 from headrace.testing import OpCase
 
 _FAMILIES = (
-    "array", "blocks", "conversion", "counting", "diagonal", "factorization", "fft", "floating", "gather", "joining",
-    "padding", "partition", "products", "ranges", "reshaping", "reversal", "search", "selection", "slicing", "sorting",
+    "array", "blocks", "candidates", "conversion", "counting", "diagonal", "factorization", "fft", "floating",
+    "gather", "image", "joining", "padding", "partition", "products", "quantization", "ranges", "reshaping",
+    "reversal", "search", "selection", "slicing", "sorting", "sparse", "tensor_bytes",
 )  # fmt: skip
 _CASES = [
     case
