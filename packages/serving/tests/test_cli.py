@@ -309,8 +309,14 @@ def test_what_cannot_be_served_ends_with_1(tmp_path: Path, models: Path) -> None
         code, output = fails(["--model", f"half={models / 'half' / '1'}", "--port", str(port)])
     assert code == 1
     assert f"cannot listen on 127.0.0.1 port {port}" in output
+    assert "0 is any free port" in output
 
 
 def test_the_command_is_found_by_name() -> None:
     (entry,) = metadata.entry_points(group="headrace.commands", name="serve")
     assert entry.load() is serve
+
+
+def test_help_shows_the_two_commands_on_lines_of_their_own() -> None:
+    text = CliRunner().invoke(serve, ["--help"]).output
+    assert "\n  headrace serve --model mnist=models/mnist --port 8501\n  curl -d " in text

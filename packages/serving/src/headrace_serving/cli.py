@@ -222,14 +222,14 @@ def serve(
     strict_json: bool,
     as_json: bool,
 ) -> None:
-    r"""Serve exported models over HTTP by TensorFlow Serving's routes.
+    """Serve exported models over HTTP by TensorFlow Serving's routes.
 
     \b
     headrace serve --model mnist=models/mnist --port 8501
     curl -d '{"instances": [...]}' http://127.0.0.1:8501/v1/models/mnist:predict
 
     Runs until SIGTERM or Ctrl-C, then answers the requests that it has taken and exits with 0.
-    """
+    """  # noqa: D301  click keeps lines apart after the character that \b stands for
     if not (folders or models_dir or config):
         raise click.UsageError("Missing option '--model', '--models-dir' or '--config'.")
     unknown = [name for name in labels if name not in folders]

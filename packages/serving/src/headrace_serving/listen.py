@@ -37,7 +37,9 @@ def listen(host: str, port: int) -> socket.socket:
         listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
-        raise OSError(error.errno, f"cannot listen on {host} port {port}: {error.strerror}") from error
+        raise OSError(
+            error.errno, f"cannot listen on {host} port {port}: {error.strerror}; 0 is any free port"
+        ) from error
     return listener
 
 
