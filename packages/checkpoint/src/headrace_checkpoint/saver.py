@@ -133,7 +133,7 @@ class Saver:
                 "a saver of all variables needs a session",
                 expected="a session whose graph has the variables",
                 got="session=None",
-                hint="Saver(variables) names them",
+                hint="Saver(variables) and CheckpointManager(..., variables=...) name them",
             )
         return tuple(session.graph.variables)
 
