@@ -104,3 +104,10 @@ def test_an_operation_in_the_place_of_a_value_is_explained() -> None:
         w = hr.Variable([1.0])
         with pytest.raises(hr.errors.InvalidArgumentError, match="try: +an operation has no value.*read the variable"):
             hr.sign(w.assign_add([1.0]))
+
+
+def test_integers_beyond_int64_stay_integers_beside_small_ones() -> None:
+    with hr.Graph().as_default() as graph:
+        values = [hr.constant([1, 2**63]), hr.constant([1, 2**64 - 1], hr.uint64), hr.constant([1.0, 2**63])]
+    assert [value.dtype for value in values] == [hr.uint64, hr.uint64, hr.float32]
+    assert [value.tolist() for value in hr.Session(graph).run(values[:2])] == [[1, 2**63], [1, 2**64 - 1]]

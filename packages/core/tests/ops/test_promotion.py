@@ -121,6 +121,22 @@ def test_an_integer_that_does_not_fit_is_an_error(dtype: DType, number: int) -> 
         hr.constant(1, dtype) + number
 
 
+@pytest.mark.parametrize("numbers", [[1, 300], [300, 1], [[5], [-1]]])
+def test_integers_of_a_list_must_all_fit(numbers: list[object]) -> None:
+    with hr.Graph().as_default(), pytest.raises(InvalidArgumentError, match=r"(300|-1) does not fit uint8"):
+        hr.add(hr.constant([1], hr.uint8), numbers)
+
+
+def test_a_list_of_numbers_is_as_weak_as_one_of_its_highest_kind() -> None:
+    with hr.Graph().as_default() as graph:
+        wide = hr.maximum(hr.constant([0], hr.uint64), [1, 2**63])
+        mixed = hr.add(hr.constant([1], hr.uint8), [300, 0.5])
+        assert hr.add(hr.constant([1], hr.float16), [1, 2]).dtype is hr.float16
+        assert hr.add(hr.constant([1], hr.int8), [True, 2]).dtype is hr.int8
+    assert (wide.dtype, mixed.dtype) == (hr.uint64, hr.float32)
+    assert hr.Session(graph).run(wide).tolist() == [1, 2**63]
+
+
 def test_strict_promotion_refuses_different_kinds() -> None:
     with hr.config(strict_promotion=True), hr.Graph().as_default():
         assert (hr.constant(1.0) + 2).dtype is hr.float32

@@ -17,7 +17,7 @@ from headrace.graph.scopes import Scope, current_graph, current_scope, enter, ha
 from headrace.graph.source import user_line
 from headrace.types import Array, DType, Scalar, as_dtype, dtype_of_number, string
 
-__all__ = ["TensorLike", "apply_op", "as_array", "constant", "convert_to_tensor", "graph_of"]
+__all__ = ["TensorLike", "apply_op", "as_array", "constant", "convert_to_tensor", "graph_of", "natural_array"]
 
 TensorLike = Any
 """A Tensor, a Variable, a NumPy array, a Python number, bytes, str, or nested sequences of these."""
@@ -263,14 +263,7 @@ def as_array(value: TensorLike, dtype: DType | None) -> Array:
                 hint=f"array.astype(np.{dtype})",
             )  # fmt: skip
         return np.asarray(value, given.array_type)
-    try:
-        natural = np.asarray(value)
-    except (ValueError, TypeError) as error:
-        raise InvalidArgumentError(
-            "the value is not a tensor",
-            expected="numbers, strings or nested sequences of equal length",
-            got=_short(value),
-        ) from error
+    natural = natural_array(value)
     if natural.dtype.kind in "SUO":
         return _string_array(value, natural, dtype)
     if dtype is None:
@@ -278,6 +271,27 @@ def as_array(value: TensorLike, dtype: DType | None) -> Array:
     if not _fits(natural, dtype):
         raise DTypeError("a Python value does not fit the dtype", expected=str(dtype), got=_short(value))
     return natural.astype(dtype.array_type)
+
+
+def natural_array(value: TensorLike) -> Array:
+    """What NumPy makes of a concrete value; but integers beyond int64 stay integers, which it takes for floats.
+
+    Raises:
+      InvalidArgumentError: the value is not numbers, strings or nested sequences of equal length.
+    """
+    try:
+        natural = np.asarray(value)
+        if natural.dtype == np.float64 and natural.size and natural.max() >= 2.0**63:
+            numbers = np.array(value, object)
+            if all(type(number) is int for number in numbers.reshape(-1)) and min(numbers.reshape(-1)) >= 0:
+                return numbers.astype(np.uint64)
+    except (ValueError, TypeError) as error:
+        raise InvalidArgumentError(
+            "the value is not a tensor",
+            expected="numbers, strings or nested sequences of equal length",
+            got=_short(value),
+        ) from error
+    return natural
 
 
 def _short(value: object) -> str:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from headrace.config import current_config
 from headrace.errors import DTypeError
-from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor, graph_of
+from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor, graph_of, natural_array
 from headrace.graph.operation import Tensor
-from headrace.types import DType, as_dtype, dtype_of_number, promote_types, promote_with_scalar
+from headrace.types import DType, Scalar, as_dtype, dtype_of_number, promote_types, promote_with_scalar
 
 __all__ = ["common_dtype", "promoted"]
 
@@ -60,16 +60,14 @@ def _with_python_value(dtype: DType | None, value: TensorLike, *, strict: bool) 
 
 
 def _sequence_dtype(value: TensorLike, dtype: DType) -> DType:
-    """A list of Python numbers is as weak as its largest number."""
-    numbers = np.asarray(value)
-    kinds: dict[str, Callable[[], DType]] = {
-        "b": lambda: promote_with_scalar(dtype, True),
-        "i": lambda: promote_with_scalar(dtype, int(numbers.flat[0])) if numbers.size else dtype,
-        "f": lambda: promote_with_scalar(dtype, 0.5),
-        "c": lambda: promote_with_scalar(dtype, 1j),
-    }
-    convert = kinds.get(numbers.dtype.kind)
-    return convert() if convert is not None else convert_to_tensor(value).dtype
+    """A list of Python numbers is as weak as one of its highest kind; integers must all fit, as one must."""
+    numbers = natural_array(value)
+    if numbers.dtype.kind in "iu" and numbers.size:
+        promote_with_scalar(dtype, int(numbers.min()))
+        return promote_with_scalar(dtype, int(numbers.max()))
+    kinds: dict[str, Scalar] = {"b": True, "f": 0.5, "c": 1j}
+    number = kinds.get(numbers.dtype.kind)
+    return convert_to_tensor(value).dtype if number is None else promote_with_scalar(dtype, number)
 
 
 def _converted(operand: TensorLike, dtype: DType) -> Tensor:
