@@ -138,6 +138,7 @@ from headrace.ops.padding import pad
 from headrace.ops.partition import dynamic_partition, dynamic_stitch
 from headrace.ops.picking import take, take_along_axis
 from headrace.ops.products import vecdot
+from headrace.ops.quantiles import erfinv, ndtri
 from headrace.ops.ranges import arange, linspace
 from headrace.ops.reduction import (
     all,
@@ -319,6 +320,7 @@ __all__ = [
     "equal",
     "erf",
     "erfc",
+    "erfinv",
     "errors",
     "exp",
     "expand_dims",
@@ -395,6 +397,7 @@ __all__ = [
     "multiply_no_nan",
     "name_scope",
     "nan",
+    "ndtri",
     "negative",
     "newaxis",
     "nextafter",

@@ -31,6 +31,7 @@ from headrace.kernels import (  # noqa: F401
     partition,
     pooling,
     products,
+    quantiles,
     quantization,
     random,
     ranges,

@@ -32,6 +32,7 @@ from headrace.ops import (  # noqa: F401
     partition,
     pooling,
     products,
+    quantiles,
     quantization,
     random,
     ranges,
