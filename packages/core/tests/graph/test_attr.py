@@ -33,7 +33,8 @@ def test_values_become_canonical(spec, given, expected) -> None:
     ("spec", "given"),
     [
         (hr.attr.int(), True), (hr.attr.int(), 1.0), (hr.attr.int(), 2**63), (hr.attr.int(minimum=1), 0),
-        (hr.attr.float(), "1"), (hr.attr.float(), 1e39), (hr.attr.bool(), 1), (hr.attr.string(), 3), (hr.attr.string(allowed=["SAME"]), "same"),
+        (hr.attr.float(), "1"), (hr.attr.float(), 1e39), (hr.attr.bool(), 1), (hr.attr.string(), 3),
+        (hr.attr.string(allowed=["SAME"]), "same"),
         (hr.attr.floating, hr.int32), (hr.attr.type(), "no type"), (hr.attr.shape(), [-3]), (hr.attr.tensor(), "text"),
         (hr.attr.function(), 3), (hr.attr.list_of(hr.attr.int()), 3), (hr.attr.list_of(hr.attr.string()), "abc"),
         (hr.attr.list_of(hr.attr.int(), minimum=2), [1]),
