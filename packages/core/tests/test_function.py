@@ -309,3 +309,24 @@ def test_threads_that_call_a_function_at_the_same_first_time_share_one_trace() -
         thread.join()
     assert results == [0.0] * 160
     assert len(calls) == 1
+
+
+def test_a_python_bool_keeps_its_value_and_is_traced_for_each() -> None:
+    layer = hr.layers.Sequential([hr.layers.Dropout(0.5)])
+
+    @hr.function
+    def apply(x, flags, training=False):
+        return layer(x, training=training) + (1.0 if flags["shift"] else 0.0)
+
+    ones = np.ones(64, np.float32)
+    np.testing.assert_array_equal(apply(ones, {"shift": False}), ones)
+    np.testing.assert_array_equal(apply(ones, {"shift": True}), ones + 1)
+    assert set(np.unique(apply(ones, {"shift": False}, training=True))) == {0.0, 2.0}
+    apply(ones, {"shift": True}, training=False)
+    assert len(apply.explain_traces().splitlines()) == 3
+
+
+def test_a_bool_of_numpy_is_a_tensor() -> None:
+    choose = hr.function(lambda flag: hr.where(flag, 1.0, 2.0))
+    assert (choose(np.True_), choose(np.False_)) == (1.0, 2.0)
+    assert len(choose.explain_traces().splitlines()) == 1

@@ -267,6 +267,9 @@ class Function:
 def function(python_function: Callable[..., Any]) -> Function:
     """Decorate a Python function so that calls run as a graph.
 
+    The Python code runs once for each kind of arguments. Arrays and numbers are tensors in it. Text, `True`, `False`,
+    None and other hashable values stay what they are, so that `if training:` works, and each new one is traced anew.
+
     Args:
       python_function: builds and returns tensors (nested structures allowed); it may read and assign Variables made
         outside.
@@ -286,12 +289,12 @@ def function(python_function: Callable[..., Any]) -> Function:
     return Function(python_function)
 
 
-_VALUES = (np.ndarray, np.generic, bool, int, float, complex)
-"""The concrete values that become tensors; text is a part of the signature."""
+_VALUES = (np.ndarray, np.generic, int, float, complex)
+"""The concrete values that become tensors; text and Python's bools, made for `if`, are a part of the signature."""
 
 
 def _is_array(value: Any) -> bool:
-    return isinstance(value, (Tensor, *_VALUES))
+    return isinstance(value, (Tensor, *_VALUES)) and not isinstance(value, bool)
 
 
 _TENSOR = object()

@@ -153,7 +153,7 @@ class Tensor(Operators):
 
     def __bool__(self) -> NoReturn:
         raise self._no_value(
-            "is used as a Python truth value", "hr.cond or hr.where chooses in the graph; session.run gives the value"
+            "is used as a Python truth value", "hr.where chooses in the graph; session.run gives the value"
         )
 
     def __float__(self) -> NoReturn:
