@@ -72,7 +72,7 @@ class Module:
           x: the input.
           training: whether this is for training, where some layers behave differently.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no call")
+        raise NotImplementedError(f"{type(self).__name__} has no call: def call(self, x, *, training=False)")
 
     def __call__(self, x: Any, *args: Any, training: bool = False, **kwargs: Any) -> Any:
         """Apply the module to a tensor; the first time its parameters are made.
