@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from headrace.grad.broadcast import conjugate, sum_to_operand
 from headrace.grad.registry import register_gradient
-from headrace.graph.apply import apply_op
+from headrace.graph.apply import TensorLike, apply_op
 from headrace.graph.operation import Operation, Tensor
 from headrace.ops.einsum import ELLIPSIS, Equation, Subscript, contract
+from headrace.types import broadcast_shapes
 
 
 @register_gradient("Einsum")
@@ -19,8 +20,8 @@ def _einsum(op: Operation, g: Tensor) -> list[Tensor]:
 def _by_input(op: Operation, g: Tensor, equation: Equation, index: int) -> Tensor:
     """Labels that only this input has were summed over: a vector of ones brings them back.
 
-    The ellipsis is brought to the front, where its axes are summed over if they were broadcast, or repeated if they
-    were summed over.
+    The ellipsis is brought to the front, where its axes are repeated if they were summed over, and summed over if they
+    were broadcast.
     """
     x, labels = op.inputs[index], equation.inputs[index]
     leading = _leading(labels)
@@ -37,8 +38,10 @@ def _by_input(op: Operation, g: Tensor, equation: Equation, index: int) -> Tenso
     has_ellipsis = ELLIPSIS in known
     result = leading if has_ellipsis else tuple(label for label in leading if label != ELLIPSIS)
     gradient = contract(tensors, Equation(tuple(subscripts), result))
-    if ELLIPSIS in leading:
-        gradient = sum_to_operand(gradient, target, gradient) if has_ellipsis else _repeated(gradient, target)
+    if ELLIPSIS in leading and ELLIPSIS not in equation.output:
+        gradient = _repeated(gradient, target)
+    if ELLIPSIS in leading and has_ellipsis:
+        gradient = sum_to_operand(gradient, target, gradient)
     return gradient if leading == labels else contract([gradient], Equation((leading,), labels))
 
 
@@ -49,7 +52,12 @@ def _leading(labels: Subscript) -> Subscript:
 
 
 def _repeated(gradient: Tensor, target: Tensor) -> Tensor:
-    result: Tensor = apply_op("BroadcastTo", gradient, apply_op("Shape", target))
+    """The gradient along axes of an ellipsis that was summed over, of which the other inputs may have less."""
+    if gradient.shape.is_fully_defined and target.shape.is_fully_defined:
+        shape: TensorLike = list(broadcast_shapes(gradient.shape, target.shape).as_tuple())
+    else:
+        shape = apply_op("BroadcastArgs", apply_op("Shape", gradient), apply_op("Shape", target))
+    result: Tensor = apply_op("BroadcastTo", gradient, shape)
     return result
 
 
