@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -79,3 +81,32 @@ def test_complex_sum_has_its_gradient() -> None:
         total = hr.sparse.add(hr.SparseTensor([[0], [2]], a, [3]), hr.SparseTensor([[1], [2]], [1j, 1j], [3]))
         (g,) = hr.gradients(hr.sum(hr.real(total.values) * [1.0, 2.0, 3.0]), [a])
     np.testing.assert_array_equal(hr.Session(graph).run(g), [1, 3])
+
+
+_INDICES, _VALUES, _SIZES = np.array([[0, 0], [1, 1]]), np.array([1.0, 2.0]), np.array([2, 2])
+
+
+@pytest.mark.parametrize(
+    ("op_type", "inputs", "text"),
+    [
+        ("SparseReshape", [_INDICES, np.array([2, -2]), np.array([4])], "a size is negative"),
+        ("SparseReshape", [_INDICES, _SIZES, np.array([[4]])], "the rank is wrong"),
+        ("SparseTensorDenseMatMul", [_INDICES, _VALUES, _SIZES, np.zeros(2)], "the rank is wrong"),
+        ("SparseAdd", [*[_INDICES, _VALUES, _SIZES] * 2, np.zeros(1)], "thresh must be a scalar"),
+        ("SparseSlice", [_INDICES, _VALUES, _SIZES, np.array([0]), _SIZES], "a box has a number for each axis"),
+        ("SparseReduceSum", [_INDICES, _VALUES, _SIZES, np.zeros((1, 1), np.int32)], "axes must be a vector"),
+        ("SparseFillEmptyRows", [_INDICES, _VALUES, _SIZES, np.zeros(1)], "default_value must be a scalar"),
+        ("SparseFillEmptyRowsGrad", [np.zeros((1, 1), np.int64), _VALUES], "the rank is wrong"),
+        ("SparseSoftmax", [np.array([[0]]), np.array([1.0]), np.array([2])], "a softmax goes over the rows"),
+        ("SparseSplit", [np.array([0, 1]), _INDICES, _VALUES, _SIZES], "split_dim must be a scalar"),
+    ],
+)
+def test_what_shows_only_when_a_step_runs_is_refused_then(op_type: str, inputs: list[Any], text: str) -> None:
+    attrs = {"num_split": 2} if op_type == "SparseSplit" else {}
+    with hr.Graph().as_default() as graph:
+        fed = [hr.placeholder(hr.as_dtype(value.dtype), None) for value in inputs]
+        shapes = [hr.placeholder(hr.int32, [None]) for _ in inputs]  # fed too, so no plan knows what they give
+        result = hr.apply_op(op_type, *map(hr.reshape, fed, shapes), **attrs)
+    feeds = dict(zip([*fed, *shapes], [*inputs, *(np.array(value.shape, np.int32) for value in inputs)], strict=True))
+    with pytest.raises(hr.errors.InvalidArgumentError, match=text):
+        hr.Session(graph).run(result, feeds=feeds)
