@@ -13,6 +13,7 @@ from headrace.graph.operation import Operation, Tensor
 from headrace.interfaces import Resources
 from headrace.kernels.context import context_of, group_inputs
 from headrace.kernels.registry import Kernel, find_kernel
+from headrace.plan.late_shapes import checked_late, shows_late
 from headrace.plan.memory import Allocation, Step, last_uses, plan_memory
 
 __all__ = ["Line", "Program"]
@@ -129,6 +130,8 @@ def _add_line(
     except HeadraceError as error:
         error.at(op.location)
         raise
+    if shows_late(op):
+        function = checked_late(op, function)
     lines.append(Line(op, function, kernel, inputs, tuple(numbers[tensor] for tensor in op.outputs)))
 
 

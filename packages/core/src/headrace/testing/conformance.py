@@ -19,7 +19,7 @@ from headrace.session import Session
 from headrace.testing.numerical_gradient import check_gradient
 from headrace.testing.op_case import OpCase, all_cases
 from headrace.testing.tolerance import assert_close
-from headrace.types import Array, Shape, TensorSpec, as_dtype
+from headrace.types import Array, Shape, TensorSpec, as_dtype, int32
 
 __all__ = ["check_backend", "check_case", "check_case_gradient", "differentiated_inputs"]
 
@@ -65,6 +65,7 @@ def check_case(case: OpCase, *, backend: str = "numpy") -> None:
         "with strided inputs": _run_fed(case, [_strided(array) for array in arrays], config, open_shapes=False),
         "with constant inputs": _run_constant(case, arrays, config),
         "without passes": _run_fed(case, arrays, Config(backend=backend, passes=()), open_shapes=False),
+        "with shapes that show only in the step": _run_late(case, arrays, config),
     }
     for way, values in ways.items():
         for index, (actual, wanted) in enumerate(zip(values, fed, strict=True)):
@@ -189,6 +190,23 @@ def _run_fed(case: OpCase, arrays: Sequence[Array], config: Config, *, open_shap
     return list(direct)
 
 
+def _run_late(case: OpCase, arrays: Sequence[Array], config: Config) -> list[Array]:
+    """Run the case with inputs whose rank nothing tells before the step: it depends on data."""
+    graph = Graph()
+    feeds: dict[Tensor, Array] = {}
+    with graph.as_default():
+        inputs: list[Tensor] = []
+        for array in arrays:
+            attrs = {"dtype": as_dtype(array.dtype), "shape": Shape()}
+            hidden = graph.create_op("Placeholder", (), attrs).outputs[0]
+            sizes = graph.create_op("Placeholder", (), {"dtype": int32, "shape": Shape([None])}).outputs[0]
+            kept = apply_op("Reshape", apply_op("Where", apply_op("GreaterEqual", sizes, 0)), [-1])
+            inputs.append(apply_op("Reshape", hidden, apply_op("GatherV2", sizes, kept, 0)))
+            feeds |= {hidden: array, sizes: np.array(array.shape, np.int32)}
+        outputs = _outputs(apply_op(case.op, *_grouped(case, inputs), **case.attrs))
+    return list(Session(graph, config=config).run(outputs, feeds=feeds))
+
+
 def _run_constant(case: OpCase, arrays: Sequence[Array], config: Config) -> list[Array]:
     graph = Graph()
     with graph.as_default():
@@ -215,8 +233,8 @@ def _strided(array: Array) -> Array:
 
 
 def _check_raises(case: OpCase, arrays: Sequence[Array], config: Config) -> None:
-    """The error must come whether the inputs are fed or constant, and must be ours."""
-    for way, run in (("fed", _run_fed_once), ("constant", _run_constant)):
+    """The error must come whether the inputs are fed, constant, or of a shape that shows only in the step."""
+    for way, run in (("fed", _run_fed_once), ("constant", _run_constant), ("late", _run_late)):
         try:
             run(case, arrays, config)
         except HeadraceError as error:

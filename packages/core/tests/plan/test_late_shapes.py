@@ -1,0 +1,35 @@
+"""What the graph could not foretell is refused in the step, as it would have been while building."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import headrace as hr
+
+
+def _positive_rows() -> tuple[hr.Tensor, hr.Tensor]:
+    """Rows of x whose first element is positive: how many there are depends on the data."""
+    x = hr.placeholder(hr.float32, [None, 3], name="x")
+    return x, hr.boolean_mask(x, x[:, 0] > 0.0)
+
+
+def test_an_operation_on_a_size_that_depends_on_data_is_checked_when_it_is_known() -> None:
+    with hr.Graph().as_default() as graph:
+        x, rows = _positive_rows()
+        product = hr.matmul(np.ones((2, 2), np.float32), rows, name="late")
+    session = hr.Session(graph)
+    np.testing.assert_array_equal(session.run(product, feeds={x: [[1, 2, 3], [-1, 0, 0], [1, 1, 1]]}), [[2, 3, 4]] * 2)
+    with pytest.raises(hr.errors.ShapeError, match=r"cannot multiply(.|\n)*'late' created at test_late_shapes.py"):
+        session.run(product, feeds={x: [[1, 2, 3], [-1, 0, 0], [-1, 1, 1]]})
+
+
+def test_an_update_of_the_wrong_size_leaves_the_variable_as_it_was() -> None:
+    with hr.Graph().as_default() as graph:
+        x, rows = _positive_rows()
+        w = hr.Variable(np.zeros((2, 3), np.float32), name="w")
+        change = w.assign_add(rows)
+    session = hr.Session(graph)
+    with pytest.raises(hr.errors.ShapeError, match="does not fit"):
+        session.run(change, feeds={x: np.ones((3, 3))})
+    np.testing.assert_array_equal(session.run(w), np.zeros((2, 3)))
