@@ -6,7 +6,7 @@ import http.server
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -64,9 +64,11 @@ def served(app: Any) -> Iterator[str]:
     with listen("127.0.0.1", 0) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
-        yield url_of(listener)
-        server.should_exit = True
-        thread.join()
+        try:
+            yield url_of(listener)
+        finally:
+            server.should_exit = True
+            thread.join()
 
 
 @pytest.fixture(name="client", params=WAYS, ids=["v1", "v2", "v2-json"])
@@ -136,7 +138,9 @@ def test_threads_share_a_client(url: str) -> None:
         assert list(threads.map(ask, range(40))) == [float(np.float32(n) * np.float32(0.1)) for n in range(40)]
 
 
-@pytest.mark.parametrize("batching", [None, BatchingOptions(8, 0.002, (4, 8)), BatchingOptions(5, 0.01, adaptive=True)])
+@pytest.mark.parametrize(
+    "batching", [None, BatchingOptions(8, 0.002, (4, 8), 100), BatchingOptions(5, 0.01, (), 100, adaptive=True)]
+)
 def test_all_ways_agree_while_shapes_are_mixed(tmp_path: Path, batching: BatchingOptions | None) -> None:
     with hr.Graph().as_default() as graph:
         x = hr.placeholder(hr.float32, [None, None], name="x")
@@ -148,8 +152,8 @@ def test_all_ways_agree_while_shapes_are_mixed(tmp_path: Path, batching: Batchin
     with load_model(tmp_path / "1") as model:
         expected = [model.signatures["serving_default"](x=x) for x in arrays]
     server = ModelServer(ModelRepository.load({"m": tmp_path}, load_model))
-    with served(create_app(server, batching=batching)) as url, ThreadPoolExecutor(12) as threads:
-        clients = [Client(url, **way) for way in WAYS]
+    with served(create_app(server, batching=batching)) as url, ThreadPoolExecutor(12) as threads, ExitStack() as stack:
+        clients = [stack.enter_context(Client(url, **way)) for way in WAYS]
 
         def ask(number: int) -> list[dict[str, Any]]:
             return [client.predict("m", {"x": arrays[number]}) for client in clients]
@@ -158,8 +162,6 @@ def test_all_ways_agree_while_shapes_are_mixed(tmp_path: Path, batching: Batchin
             for answer in answers:
                 for alias in ("y", "z"):
                     np.testing.assert_array_equal(answer[alias], right[alias], strict=True)
-        for client in clients:
-            client.close()
 
 
 def test_no_server() -> None:

@@ -42,9 +42,11 @@ def _served(folder: Path) -> Iterator[str]:
     with listen("127.0.0.1", 0) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
-        yield url_of(listener).removeprefix("http://")
-        server.should_exit = True
-        thread.join()
+        try:
+            yield url_of(listener).removeprefix("http://")
+        finally:
+            server.should_exit = True
+            thread.join()
 
 
 X = np.array([[1, 2], [3, np.nan]], np.float32)
