@@ -123,7 +123,12 @@ def _add_n_shape(op: InferenceContext) -> list[Shape]:
     shape = op.inputs[0].shape
     for other in op.inputs[1:]:
         if not shape.is_compatible_with(other.shape):
-            raise ShapeError("AddN adds tensors of one shape", expected=str(shape), got=str(other.shape))
+            raise ShapeError(
+                "AddN adds tensors of one shape",
+                expected=str(shape),
+                got=str(other.shape),
+                hint="hr.add broadcasts: add with it, or hr.broadcast_to the smaller one first",
+            )
         shape = shape.merge(other.shape)
     return [shape]
 
@@ -447,7 +452,11 @@ def positive(x: TensorLike, *, name: str | None = None) -> Tensor:
     value = convert_to_tensor(x)
     if value.dtype not in (attr.numeric.allowed or ()):
         raise DTypeError(
-            "positive takes numbers", where=value.op.location, expected="a numeric dtype", got=str(value.spec)
+            "positive takes numbers",
+            where=value.op.location,
+            expected="a numeric dtype",
+            got=str(value.spec),
+            hint="booleans become numbers with hr.astype(x, hr.int32)",
         )
     return apply_unary("Identity", value, name)
 

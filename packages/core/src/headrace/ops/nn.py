@@ -79,7 +79,12 @@ def _bias_size(op: InferenceContext, value: Shape) -> int | None:
     if value.rank is None:
         return None
     if value.rank < 2:
-        raise ShapeError("there is no axis of channels", expected="rank >= 2", got=str(value))
+        raise ShapeError(
+            "there is no axis of channels",
+            expected="rank >= 2",
+            got=str(value),
+            hint="hr.expand_dims(x, 0) makes a batch of one, hr.add adds without channels",
+        )
     return value[bias_axis(op.attr("data_format"), value.rank)]
 
 
@@ -89,7 +94,12 @@ def _bias_add_shape(op: InferenceContext) -> list[Shape]:
     value, bias = op.inputs[0].shape, op.inputs[1].shape.with_rank(1)
     wanted = Shape([_bias_size(op, value)])
     if not wanted.is_compatible_with(bias):
-        raise ShapeError("the bias does not fit the channels", expected=str(wanted), got=str(bias))
+        raise ShapeError(
+            "the bias does not fit the channels",
+            expected=str(wanted),
+            got=str(bias),
+            hint="data_format='NCHW' if axis 1 counts the channels; hr.add broadcasts any bias",
+        )
     return [value]
 
 
@@ -154,7 +164,12 @@ def dropout(
       [0.0, 2.0]
     """
     if not 0 <= rate < 1:
-        raise InvalidArgumentError("the dropout rate is out of range", expected="0 <= rate < 1", got=str(rate))
+        raise InvalidArgumentError(
+            "the dropout rate is out of range",
+            expected="0 <= rate < 1",
+            got=str(rate),
+            hint="rate is the fraction to drop, not the one to keep; 0 drops nothing",
+        )
     tensor = convert_to_tensor(x)
     if training is False or rate == 0:
         same: Tensor = apply_op("Identity", tensor, name=name)

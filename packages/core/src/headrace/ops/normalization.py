@@ -42,6 +42,7 @@ def _channels(op: InferenceContext, known: int | None, indices: Sequence[int], *
                 f"input '{index}' does not fit the channels",
                 expected=f"one number per channel, {vector}",
                 got=str(given),
+                hint="data_format says which axis counts the channels: the last in 'NHWC', the second in 'NCHW'",
             )
         vector = vector.merge(given)
     return vector
@@ -114,7 +115,12 @@ def _fused_batch_norm_grad_shape(op: InferenceContext) -> list[Shape]:
     gradient, channels = _images(op, 0)
     images, others = _images(op, 1)
     if not images.is_compatible_with(gradient):
-        raise ShapeError("the gradient does not fit x", expected=str(images), got=str(gradient))
+        raise ShapeError(
+            "the gradient does not fit x",
+            expected=str(images),
+            got=str(gradient),
+            hint="pass the gradient by y, in the data_format of x",
+        )
     vector = _channels(op, channels if channels is not None else others, [2, 3, 4])
     return [images.merge(gradient), vector, vector, Shape([]), Shape([])]
 

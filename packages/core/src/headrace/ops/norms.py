@@ -99,6 +99,7 @@ def matrix_norm(
             "there is no matrix norm of that order",
             expected="'fro', 'nuc', 1, -1, 2, -2, inf or -inf",
             got=f"ord {ord!r}",
+            hint="hr.linalg.vector_norm(x, axis=(-2, -1), ord=...) takes every power, over all elements",
         )
     values = svdvals(tensor if tensor.dtype.is_differentiable else apply_op("Cast", tensor, DstT=float32))
     reduced = reductions[ord](values, axis=-1, keepdims=keepdims, name=None if keepdims else name)

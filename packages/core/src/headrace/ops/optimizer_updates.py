@@ -28,9 +28,19 @@ def _state_shape(op: InferenceContext, handles: int) -> Shape:
         if known is None:
             continue
         if known.dtype is not op.attr("T"):
-            raise DTypeError("the variable has another dtype", expected=str(op.attr("T")), got=str(known.dtype))
+            raise DTypeError(
+                "the variable has another dtype",
+                expected=str(op.attr("T")),
+                got=str(known.dtype),
+                hint="hr.astype the gradient to the variable's dtype, and give every slot that dtype too",
+            )
         if not common.is_compatible_with(known.shape):
-            raise ShapeError("a slot does not fit the variable", expected=str(common), got=str(known.shape))
+            raise ShapeError(
+                "a slot does not fit the variable",
+                expected=str(common),
+                got=str(known.shape),
+                hint="let the slot start from hr.zeros_like of the variable",
+            )
         common = common.merge(known.shape)
     return common
 
@@ -47,14 +57,24 @@ def _register(
         given = dict(zip(values, (spec.shape for spec in op.inputs[len(variables) :]), strict=True))
         rows = given["indices"].with_rank(1) if sparse else None
         if rows is not None and state.rank == 0:
-            raise ShapeError("a scalar variable has no rows", expected="rank >= 1", got=str(state))
+            raise ShapeError(
+                "a scalar variable has no rows",
+                expected="rank >= 1",
+                got=str(state),
+                hint="update it with the op named ResourceApply..., which takes no indices",
+            )
         for value, found in given.items():
             if value in ("grad", "delta"):
                 wanted = state
                 if rows is not None:
                     wanted = Shape() if state.dims is None else Shape((rows[0], *state.dims[1:]))
                 if not wanted.is_compatible_with(found):
-                    raise ShapeError("the gradient does not fit the variable", expected=str(wanted), got=str(found))
+                    raise ShapeError(
+                        "the gradient does not fit the variable",
+                        expected=str(wanted),
+                        got=str(found),
+                        hint="give one row for each index" if sparse else "take it with hr.gradients(loss, variable)",
+                    )
             elif value != "indices":
                 found.with_rank(0)
         return []

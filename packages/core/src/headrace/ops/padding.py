@@ -36,7 +36,12 @@ def _pad_shape(op: InferenceContext) -> list[Shape]:
 def _pad_v2_shape(op: InferenceContext) -> list[Shape]:
     """As `Pad`, with a given value instead of zero."""
     if op.inputs[2].shape.rank not in (None, 0):
-        raise ShapeError("constant_values must be a scalar", expected="shape []", got=str(op.inputs[2].shape))
+        raise ShapeError(
+            "constant_values must be a scalar",
+            expected="shape []",
+            got=str(op.inputs[2].shape),
+            hint="hr.concat puts a tensor of other values beside x",
+        )
     return [_padded(op)]
 
 
@@ -96,12 +101,22 @@ def checked_paddings(paddings: Array, rank: int) -> list[tuple[int, int]]:
     if given.shape != (rank, 2):
         raise _wrong_paddings(str(rank), str(list(given.shape)))
     if given.size and given.min() < 0:
-        raise InvalidArgumentError("paddings are negative", expected="paddings >= 0", got=str(given.tolist()))
+        raise InvalidArgumentError(
+            "paddings are negative",
+            expected="paddings >= 0",
+            got=str(given.tolist()),
+            hint="slice to cut elements off: x[1:-1]",
+        )
     return [(int(before), int(after)) for before, after in given]
 
 
 def _wrong_paddings(rank: str, got: str) -> ShapeError:
-    return ShapeError("paddings must have one pair for each axis", expected=f"shape [{rank}, 2]", got=got)
+    return ShapeError(
+        "paddings must have one pair for each axis",
+        expected=f"shape [{rank}, 2]",
+        got=got,
+        hint="write [before, after] for each axis, [0, 0] for one to leave as it is",
+    )
 
 
 def check_mirror(paddings: list[tuple[int, int]], sizes: Sequence[int | None], mode: str) -> None:
@@ -113,6 +128,7 @@ def check_mirror(paddings: list[tuple[int, int]], sizes: Sequence[int | None], m
                 f"axis {axis} is too short to be mirrored",
                 expected=f"paddings <= {max(limit, 0)} ({mode} of size {size})",
                 got=str(list(amounts)),
+                hint="pad in several smaller steps, or with mode='constant'",
             )
 
 
@@ -126,7 +142,12 @@ def unpadded_sizes(dims: Sequence[int | None], paddings: list[tuple[int, int]]) 
         None if size is None else size - before - after for size, (before, after) in zip(dims, paddings, strict=True)
     ]
     if any(size is not None and size < 0 for size in sizes):
-        raise ShapeError("the padding exceeds the tensor", expected=f"padding within {list(dims)}", got=str(paddings))
+        raise ShapeError(
+            "the padding exceeds the tensor",
+            expected=f"padding within {list(dims)}",
+            got=str(paddings),
+            hint="pass the padded tensor's gradient, with the paddings that MirrorPad had",
+        )
     return sizes
 
 
@@ -159,7 +180,12 @@ def pad(
     tensor = convert_to_tensor(x)
     kind = mode.upper()
     if kind not in ("CONSTANT", "REFLECT", "SYMMETRIC"):
-        raise InvalidArgumentError("the mode of pad is not known", expected="constant, reflect or symmetric", got=mode)
+        raise InvalidArgumentError(
+            "the mode of pad is not known",
+            expected="constant, reflect or symmetric",
+            got=mode,
+            hint="'symmetric' mirrors the edge too, 'reflect' all but the edge, 'constant' puts value",
+        )
     result: Tensor
     if kind != "CONSTANT":
         result = apply_op("MirrorPad", tensor, paddings, mode=kind, name=name)

@@ -37,7 +37,10 @@ def check_partitions(data: Shape, partitions: Shape) -> None:
         return
     if not partitions.is_compatible_with(Shape(data.dims[: len(partitions.dims)])):
         raise ShapeError(
-            "the partitions do not fit the data", expected=f"a shape with which {data} begins", got=str(partitions)
+            "the partitions do not fit the data",
+            expected=f"a shape with which {data} begins",
+            got=str(partitions),
+            hint="give one partition for each row; hr.reshape them if only the axes differ",
         )
 
 
@@ -70,10 +73,18 @@ def merged_row(row: Shape, indices: Shape, data: Shape) -> Shape:
     lead, rest = Shape(data.dims[: len(indices.dims)]), Shape(data.dims[len(indices.dims) :])
     if not indices.is_compatible_with(lead):
         raise ShapeError(
-            "the data do not fit their indices", expected=f"a shape that begins with {indices}", got=str(data)
+            "the data do not fit their indices",
+            expected=f"a shape that begins with {indices}",
+            got=str(data),
+            hint="hr.reshape the data to indices.shape and after it the shape of one row",
         )
     if not row.is_compatible_with(rest):
-        raise ShapeError("the rows to be stitched differ", expected=f"rows of shape {row}", got=f"{rest} in {data}")
+        raise ShapeError(
+            "the rows to be stitched differ",
+            expected=f"rows of shape {row}",
+            got=f"{rest} in {data}",
+            hint="hr.pad or hr.reshape the rows to one shape",
+        )
     return row.merge(rest)
 
 
@@ -88,7 +99,12 @@ def stitched_rows(indices: Sequence[Array]) -> int:
         given = np.asarray(places)
         if given.size:
             if given.min() < 0:
-                raise InvalidArgumentError("an index is negative", expected="indices >= 0", got=str(int(given.min())))
+                raise InvalidArgumentError(
+                    "an index is negative",
+                    expected="indices >= 0",
+                    got=str(int(given.min())),
+                    hint="negative ones do not count from the end here: add the number of rows",
+                )
             highest = max(highest, int(given.max()))
     return highest + 1
 

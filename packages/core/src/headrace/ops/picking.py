@@ -38,7 +38,11 @@ def take(x: TensorLike, indices: TensorLike, *, axis: int | None = None, name: s
     if axis is None:
         if tensor.shape.rank != 1:
             raise InvalidArgumentError(
-                "take must know the axis", where=tensor.op.location, expected="axis=...", got=str(tensor.spec)
+                "take must know the axis",
+                where=tensor.op.location,
+                expected="axis=...",
+                got=str(tensor.spec),
+                hint="axis=0 takes rows; hr.reshape(x, [-1]) lines all elements up",
             )
         axis = 0
     picks = _from_start(indices, apply_op("Shape", tensor, out_type=types.int64)[axis])
@@ -73,7 +77,10 @@ def take_along_axis(x: TensorLike, indices: TensorLike, *, axis: int = -1, name:
     rank = known_rank(tensor, "take_along_axis", least=1)
     if known_rank(chosen, "take_along_axis") != rank:
         raise ShapeError(
-            "the indices must have as many axes as the tensor", expected=f"rank {rank}", got=str(chosen.spec)
+            "the indices must have as many axes as the tensor",
+            expected=f"rank {rank}",
+            got=str(chosen.spec),
+            hint="hr.expand_dims(indices, ...) adds an axis; hr.take picks the same along each row",
         )
     rows, position = along_last(tensor, axis, "take_along_axis")
     picks, _ = along_last(chosen, axis, "take_along_axis")
@@ -98,7 +105,13 @@ def _from_start(indices: TensorLike, size: Tensor) -> Tensor:
     """Indices as int64, negative ones counted from the end."""
     chosen = convert_to_tensor(indices)
     if not chosen.dtype.is_integer:
-        raise DTypeError("indices must be integers", where=chosen.op.location, expected="int64", got=str(chosen.spec))
+        raise DTypeError(
+            "indices must be integers",
+            where=chosen.op.location,
+            expected="int64",
+            got=str(chosen.spec),
+            hint="hr.astype(indices, hr.int64); hr.boolean_mask picks by a mask",
+        )
     wide = chosen if chosen.dtype is types.int64 else apply_op("Cast", chosen, DstT=types.int64)
     if chosen.dtype.kind == "uint":
         return wide

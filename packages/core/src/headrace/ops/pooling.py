@@ -48,7 +48,12 @@ def pooled_shape(op: HasAttrs, images: Shape, pads: Sequence[int] = ()) -> Shape
 def check_pooled(wanted: Shape, given: Shape, what: str) -> None:
     """Raise ShapeError unless a tensor has the shape of the pooling's output."""
     if not wanted.is_compatible_with(given):
-        raise ShapeError(f"{what} does not fit the pooling", expected=str(wanted), got=str(given))
+        raise ShapeError(
+            f"{what} does not fit the pooling",
+            expected=str(wanted),
+            got=str(given),
+            hint="give this op the ksize, strides, padding and data_format of the forward pooling",
+        )
 
 
 @register_op("MaxPool", inputs={"input": "T"}, outputs={"output": "T"}, attrs={"T": _ORDERED_FLOAT, **_WITH_PADS})
@@ -79,7 +84,12 @@ def _max_pool_grad_grad_shape(op: InferenceContext) -> list[Shape]:
     wanted = pooled_shape(op, images)
     check_pooled(wanted, pooled, "orig_output")
     if not images.is_compatible_with(gradient):
-        raise ShapeError("grad does not fit the images", expected=str(images), got=str(gradient))
+        raise ShapeError(
+            "grad does not fit the images",
+            expected=str(images),
+            got=str(gradient),
+            hint="pass the gradient by MaxPoolGrad's output, not by the pooled images",
+        )
     return [wanted.merge(pooled)]
 
 

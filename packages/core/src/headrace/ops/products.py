@@ -30,10 +30,20 @@ def check_cross(a: Shape, b: Shape) -> Shape:
       ShapeError: the shapes differ, or the last axis has not three elements.
     """
     if not a.is_compatible_with(b):
-        raise ShapeError("the vectors of a cross product must be as many", expected=str(a), got=str(b))
+        raise ShapeError(
+            "the vectors of a cross product must be as many",
+            expected=str(a),
+            got=str(b),
+            hint="hr.linalg.cross broadcasts the two first",
+        )
     shape = a.merge(b)
     if shape.dims is not None and not Shape(shape.dims[-1:]).is_compatible_with(Shape([3])):
-        raise ShapeError("the cross product is that of three dimensions", expected="[..., 3]", got=str(shape))
+        raise ShapeError(
+            "the cross product is that of three dimensions",
+            expected="[..., 3]",
+            got=str(shape),
+            hint="hr.linalg.cross(..., axis=...) says where the vectors lie; append a zero to vectors of two",
+        )
     return shape
 
 
@@ -59,12 +69,20 @@ def vecdot(x1: TensorLike, x2: TensorLike, *, axis: int = -1, name: str | None =
       [12. 34.]
     """
     if axis >= 0:
-        raise InvalidArgumentError("the axis must be counted from the end", expected="axis < 0", got=str(axis))
+        raise InvalidArgumentError(
+            "the axis must be counted from the end",
+            expected="axis < 0",
+            got=str(axis),
+            hint="-1 is the last axis, -2 the one before it: subtract the rank",
+        )
     first, second = (along_last(x, axis, "vecdot")[0] for x in promoted(x1, x2))
     lengths = {x.shape[-1] for x in (first, second)} - {None}
     if len(lengths) > 1:
         raise ShapeError(
-            "the vectors differ in length", expected="equal lengths", got=f"{first.spec} and {second.spec}"
+            "the vectors differ in length",
+            expected="equal lengths",
+            got=f"{first.spec} and {second.spec}",
+            hint="set axis, slice the longer one, or hr.broadcast_to one of size 1",
         )
     result: Tensor = apply_op("Einsum", [conj(first), second], equation="...i,...i->...", name=name)
     return result
@@ -163,9 +181,19 @@ def matrix_power(x: TensorLike, n: int, *, name: str | None = None) -> Tensor:
     tensor = convert_to_tensor(x)
     known_rank(tensor, "matrix_power", least=2)
     if None is not tensor.shape[-1] != tensor.shape[-2] is not None:
-        raise ShapeError("matrix_power takes square matrices", expected="[..., n, n]", got=str(tensor.spec))
+        raise ShapeError(
+            "matrix_power takes square matrices",
+            expected="[..., n, n]",
+            got=str(tensor.spec),
+            hint="hr.pow(x, n) raises each element by itself; hr.matmul(x, x.mT) is square",
+        )
     if isinstance(n, bool) or not hasattr(n, "__index__"):
-        raise InvalidArgumentError("the power must be an integer", expected="an int", got=repr(n))
+        raise InvalidArgumentError(
+            "the power must be an integer",
+            expected="an int",
+            got=repr(n),
+            hint="int(n) if it is whole; hr.pow takes fractions and tensors, for each element by itself",
+        )
     square: Tensor = apply_op("MatrixInverse", tensor) if n < 0 else tensor
     exponent, result = abs(n.__index__()), _unit(tensor) if n == 0 else None
     while exponent:

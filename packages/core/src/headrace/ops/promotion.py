@@ -39,7 +39,12 @@ def common_dtype(operands: Sequence[TensorLike]) -> DType:
     for value in weak:
         dtype = _with_python_value(dtype, value, strict=strict)
     if dtype is None:
-        raise DTypeError("there is nothing to promote", expected="at least one operand", got="none")
+        raise DTypeError(
+            "there is nothing to promote",
+            expected="at least one operand",
+            got="none",
+            hint="pass a dtype, tensor, array or number",
+        )
     return dtype
 
 
@@ -53,6 +58,7 @@ def _with_python_value(dtype: DType | None, value: TensorLike, *, strict: bool) 
                 f"{dtype} and the Python number {value} are of different kinds",
                 expected="equal kinds under strict_promotion",
                 got=f"{dtype} with {type(value).__name__}",
+                hint=f"hr.astype(x, hr.{lifted}) first, or hr.config(strict_promotion=False)",
             )
         return lifted
     natural = convert_to_tensor(value).dtype if dtype is None else _sequence_dtype(value, dtype)

@@ -24,7 +24,12 @@ _BITS = {"num_bits": attr.int(8), "narrow_range": attr.bool(False)}
 def check_bits(op: Any) -> None:
     """Raise InvalidArgumentError unless `num_bits` of a fake quantisation is 2 to 16."""
     if not 2 <= op.attr("num_bits") <= 16:
-        raise InvalidArgumentError("num_bits is out of range", expected="2 to 16", got=str(op.attr("num_bits")))
+        raise InvalidArgumentError(
+            "num_bits is out of range",
+            expected="2 to 16",
+            got=str(op.attr("num_bits")),
+            hint="hr.quantization.quantize_and_dequantize takes other numbers of bits",
+        )
 
 
 @register_op(
@@ -56,7 +61,12 @@ def _fake_quant_gradient_shape(op: InferenceContext) -> list[Shape]:
     check_bits(op)
     gradients, inputs = op.inputs[0].shape, op.inputs[1].shape
     if not gradients.is_compatible_with(inputs):
-        raise ShapeError("the gradients do not fit the inputs", expected=str(inputs), got=str(gradients))
+        raise ShapeError(
+            "the gradients do not fit the inputs",
+            expected=str(inputs),
+            got=str(gradients),
+            hint="pass the gradient by the outputs, element for element",
+        )
     check_scalar(op.inputs[2].shape, "min")
     check_scalar(op.inputs[3].shape, "max")
     return [gradients.merge(inputs), Shape([]), Shape([])]
@@ -73,7 +83,10 @@ def _fake_quant_args_shape(op: InferenceContext) -> list[Shape]:
     check_bits(op)
     if not op.attr("min") < op.attr("max"):
         raise InvalidArgumentError(
-            "the range is empty", expected="min < max", got=f"{op.attr('min')}, {op.attr('max')}"
+            "the range is empty",
+            expected="min < max",
+            got=f"{op.attr('min')}, {op.attr('max')}",
+            hint="swap the two, or widen the range",
         )
     return [op.inputs[0].shape]
 
@@ -97,7 +110,12 @@ def _quantize_shape(op: InferenceContext) -> list[Shape]:
     for index, what in ((1, "input_min"), (2, "input_max")):
         found = op.inputs[index].shape
         if op.attr("range_given") and not found.is_compatible_with(size):
-            raise ShapeError(f"{what} does not fit the input", expected=str(size), got=str(found))
+            raise ShapeError(
+                f"{what} does not fit the input",
+                expected=str(size),
+                got=str(found),
+                hint="one bound for each slice along axis, or a scalar without axis",
+            )
     check_scalar(op.inputs[3].shape, "num_bits")
     return [given]
 
@@ -112,7 +130,12 @@ def channels(op: Any, given: Shape) -> Shape:
     if axis == -1:
         return Shape([])
     if axis < -1 or (given.rank is not None and axis >= given.rank):
-        raise InvalidArgumentError("there is no such axis", expected=f"-1, or an axis of {given}", got=str(axis))
+        raise InvalidArgumentError(
+            "there is no such axis",
+            expected=f"-1, or an axis of {given}",
+            got=str(axis),
+            hint="add the rank to a negative axis; axis -1 means one range for the whole tensor",
+        )
     return Shape([None if given.dims is None else given.dims[axis]])
 
 
@@ -182,7 +205,12 @@ def quantize_and_dequantize(
       [-4.  0.  1.  3.]
     """
     if (low is None) != (high is None):
-        raise InvalidArgumentError("half of a range is given", expected="both low and high, or neither", got="one")
+        raise InvalidArgumentError(
+            "half of a range is given",
+            expected="both low and high, or neither",
+            got="one",
+            hint="take hr.min(x) or hr.max(x) for the other one",
+        )
     tensor = convert_to_tensor(x)
     bounds = [0.0, 0.0] if low is None else [low, high]
     given = [item if hasattr(item, "dtype") else convert_to_tensor(item, tensor.dtype) for item in bounds]

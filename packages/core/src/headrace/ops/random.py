@@ -175,7 +175,12 @@ def _truncated(seed: int) -> int:
     try:
         return seed.__index__() % _SEED_MODULUS
     except AttributeError:
-        raise InvalidArgumentError("a seed must be an integer", expected="int or None", got=repr(seed)) from None
+        raise InvalidArgumentError(
+            "a seed must be an integer",
+            expected="int or None",
+            got=repr(seed),
+            hint="int(seed) if it is whole; hr.random.stateless_uniform takes tensors as seeds",
+        ) from None
 
 
 def uniform(

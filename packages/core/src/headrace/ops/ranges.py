@@ -48,19 +48,25 @@ def range_length(start: Array, limit: Array, delta: Array) -> int:
     first, last, step = (np.asarray(value).reshape(())[()] for value in (start, limit, delta))
     described = f"start {first}, limit {last}, delta {step}"
     if not step:
-        raise InvalidArgumentError("a range needs a step", expected="delta != 0", got=described)
+        raise InvalidArgumentError(
+            "a range needs a step", expected="delta != 0", got=described, hint="hr.full([n], start) repeats one number"
+        )
     if (step > 0 and first > last) or (step < 0 and first < last):
         raise InvalidArgumentError(
             "the step of a range leads away from its limit",
             expected="start <= limit with a positive delta, start >= limit with a negative one",
             got=described,
+            hint="change the sign of the step, or swap the two ends",
         )
     if np.asarray(start).dtype.kind in "iu":
         return -((int(first) - int(last)) // int(step))
     distance = (float(last) - float(first)) / float(step)
     if not math.isfinite(distance) or distance > 2**59:
         raise InvalidArgumentError(
-            "a range needs finite numbers", expected="a finite number of elements", got=described
+            "a range needs finite numbers",
+            expected="a finite number of elements",
+            got=described,
+            hint="look for nan and infinity, or take a larger step",
         )
     return math.ceil(distance)
 
@@ -83,7 +89,12 @@ def lin_space_length(count: Array) -> int:
     """The number of elements that `LinSpace` was asked for, at least 1."""
     number = scalar_of(count, "num")
     if number < 1:
-        raise InvalidArgumentError("linspace needs a number of elements", expected="num >= 1", got=str(number))
+        raise InvalidArgumentError(
+            "linspace needs a number of elements",
+            expected="num >= 1",
+            got=str(number),
+            hint="hr.zeros([0]) is the vector of no elements",
+        )
     return checked_sizes([number])[0]
 
 

@@ -48,7 +48,12 @@ def normalize_axis(axis: int, rank: int) -> int:
       InvalidArgumentError: there is no such axis.
     """
     if not -rank <= axis < rank:
-        raise InvalidArgumentError("the axis is out of range", expected=f"-{rank} <= axis < {rank}", got=f"axis {axis}")
+        raise InvalidArgumentError(
+            "the axis is out of range",
+            expected=f"-{rank} <= axis < {rank}",
+            got=f"axis {axis}",
+            hint="-1 is the last axis; hr.expand_dims adds one",
+        )
     return axis + rank if axis < 0 else axis
 
 
@@ -60,7 +65,12 @@ def normalize_axes(axes: Sequence[int], rank: int) -> tuple[int, ...]:
     """
     found = sorted(normalize_axis(axis, rank) for axis in axes)
     if len(set(found)) < len(found):
-        raise InvalidArgumentError("an axis is named twice", expected="axes that differ", got=f"axes {list(axes)}")
+        raise InvalidArgumentError(
+            "an axis is named twice",
+            expected="axes that differ",
+            got=f"axes {list(axes)}",
+            hint="drop one: a negative axis counts from the end and may be the same",
+        )
     return tuple(found)
 
 
@@ -68,7 +78,12 @@ def _reduced_shape(op: InferenceContext) -> list[Shape]:
     """Axes that are known give the whole shape; of unknown ones `keep_dims` preserves at least the rank."""
     shape, keep = op.inputs[0].shape, op.attr("keep_dims")
     if op.inputs[1].shape.rank not in (None, 0, 1):
-        raise ShapeError("the axes are not a vector", expected="a scalar or a vector", got=str(op.inputs[1].shape))
+        raise ShapeError(
+            "the axes are not a vector",
+            expected="a scalar or a vector",
+            got=str(op.inputs[1].shape),
+            hint="hr.reshape(axes, [-1]) makes them a vector",
+        )
     axes = op.constant(1)
     if shape.dims is None:
         return [Shape()]
@@ -106,7 +121,12 @@ _ARG_INPUT = attr.type(*(attr.numeric.allowed or ()), bool_dtype)
 def _arg_shape(op: InferenceContext) -> list[Shape]:
     shape, axis = op.inputs[0].shape, op.constant(1)
     if op.inputs[1].shape.rank not in (None, 0):
-        raise ShapeError("the axis is not a scalar", expected="[]", got=str(op.inputs[1].shape))
+        raise ShapeError(
+            "the axis is not a scalar",
+            expected="[]",
+            got=str(op.inputs[1].shape),
+            hint="take one axis; hr.reshape(x, [-1]) first searches all elements",
+        )
     if shape.dims is None:
         return [Shape()]
     if axis is None:

@@ -67,7 +67,12 @@ def meshgrid(*arrays: TensorLike, indexing: str = "xy") -> list[Tensor]:
        [21 22 23]]
     """
     if indexing not in ("xy", "ij"):
-        raise InvalidArgumentError("the indexing is not known", expected="'xy' or 'ij'", got=repr(indexing))
+        raise InvalidArgumentError(
+            "the indexing is not known",
+            expected="'xy' or 'ij'",
+            got=repr(indexing),
+            hint="'ij' keeps the axes in the order of the arrays, 'xy' swaps the first two",
+        )
     axes = list(range(len(arrays)))
     if indexing == "xy" and len(arrays) > 1:
         axes[:2] = [1, 0]
@@ -78,7 +83,12 @@ def _spread(array: TensorLike, axis: int, rank: int) -> Tensor:
     """A vector as a tensor of several axes of which one is its own."""
     tensor = convert_to_tensor(array)
     if tensor.shape.rank not in (None, 0, 1):
-        raise ShapeError("meshgrid takes vectors", expected="rank 0 or 1", got=str(tensor.spec))
+        raise ShapeError(
+            "meshgrid takes vectors",
+            expected="rank 0 or 1",
+            got=str(tensor.spec),
+            hint="hr.reshape(x, [-1]) makes it a vector",
+        )
     result: Tensor = apply_op("Reshape", tensor, [-1 if index == axis else 1 for index in range(rank)])
     return result
 
@@ -114,7 +124,10 @@ def repeat(
     size: Tensor = apply_op("Shape", rows, out_type=types.int64)[-1]
     if counts.shape.dims not in (None, (), (1,)) and not counts.shape.is_compatible_with(types.Shape([rows.shape[-1]])):
         raise ShapeError(
-            "repeat needs one number for each slice", expected=f"[], [1] or [{rows.shape[-1]}]", got=str(counts.shape)
+            "repeat needs one number for each slice",
+            expected=f"[], [1] or [{rows.shape[-1]}]",
+            got=str(counts.shape),
+            hint="one integer repeats all alike; axis says which slices are meant",
         )
     # Where element number k of the result comes from: past how many ends of runs it lies.
     ends: Tensor = apply_op("Cumsum", apply_op("BroadcastTo", counts, apply_op("ExpandDims", size, 0)), 0)
@@ -137,9 +150,19 @@ def _counts(repeats: TensorLike) -> Tensor:
     if numbers.size and numbers.dtype.kind not in "iu":
         raise _not_counts(numbers.dtype)
     if numbers.size and numbers.min() < 0:
-        raise InvalidArgumentError("a number of repetitions is negative", expected=">= 0", got=str(numbers.tolist()))
+        raise InvalidArgumentError(
+            "a number of repetitions is negative",
+            expected=">= 0",
+            got=str(numbers.tolist()),
+            hint="0 leaves an element or slice out",
+        )
     return convert_to_tensor(numbers.astype(np.int64))
 
 
 def _not_counts(dtype: object) -> DTypeError:
-    return DTypeError("the numbers of repetitions must be integers", expected="an integer dtype", got=str(dtype))
+    return DTypeError(
+        "the numbers of repetitions must be integers",
+        expected="an integer dtype",
+        got=str(dtype),
+        hint="hr.astype(repeats, hr.int64), after hr.round if they are not whole",
+    )

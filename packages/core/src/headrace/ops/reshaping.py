@@ -50,12 +50,22 @@ def _reshape_shape(op: InferenceContext) -> list[Shape]:
     if sizes is None:
         return [op.constant_shape(1)]
     if sizes.ndim > 1:
-        raise ShapeError("a shape must be a vector", expected="shape [rank]", got=str(list(sizes.shape)))
+        raise ShapeError(
+            "a shape must be a vector",
+            expected="shape [rank]",
+            got=str(list(sizes.shape)),
+            hint="write the sizes in one flat list, as [2, 3]",
+        )
     wanted = [int(size) for size in sizes.reshape(-1)]
     if given.is_fully_defined:
         return [Shape(reshaped(given.as_tuple(), wanted))]
     if wanted.count(-1) > 1 or any(size < -1 for size in wanted):
-        raise ShapeError("a shape may have one -1 and no other negative size", expected="sizes >= 0", got=str(wanted))
+        raise ShapeError(
+            "a shape may have one -1 and no other negative size",
+            expected="sizes >= 0",
+            got=str(wanted),
+            hint="hr.shape(x)[i] is a size that only the step knows",
+        )
     return [Shape(wanted)]
 
 
@@ -101,7 +111,10 @@ def squeezed_axes(dims: Sequence[int | None], axes: Sequence[int]) -> tuple[int,
     for axis in chosen:
         if dims[axis] not in (None, 1):
             raise ShapeError(
-                f"axis {axis} cannot be squeezed", expected="size 1", got=f"size {dims[axis]} in {Shape(dims)}"
+                f"axis {axis} cannot be squeezed",
+                expected="size 1",
+                got=f"size {dims[axis]} in {Shape(dims)}",
+                hint=f"hr.gather(x, 0, axis={axis}) picks one slice, hr.sum(x, axis={axis}) adds them up",
             )
     return chosen
 
@@ -154,6 +167,7 @@ def check_broadcast(shape: Shape, target: Sequence[int]) -> None:
             "the tensor cannot be broadcast to the shape",
             expected=f"sizes that are 1 or equal to those of {list(target)}, from the last axis on",
             got=str(shape),
+            hint="hr.expand_dims adds axes of size 1, hr.tile repeats larger ones",
         )
 
 
@@ -282,7 +296,10 @@ def squeeze(x: TensorLike, axis: int | Sequence[int] | None = None, *, name: str
     """
     if axis is not None and not isinstance(axis, int) and not axis:
         raise InvalidArgumentError(
-            "squeeze got no axis", expected="one or more axes, or None for all of size 1", got="[]"
+            "squeeze got no axis",
+            expected="one or more axes, or None for all of size 1",
+            got="[]",
+            hint="leave axis out to drop all axes of size 1, or leave out the call to drop none",
         )
     axes = () if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
     result: Tensor = apply_op("Squeeze", x, squeeze_dims=axes, name=name)

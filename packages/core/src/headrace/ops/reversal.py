@@ -28,7 +28,7 @@ def _reverse_shape(op: InferenceContext) -> list[Shape]:
     """The elements in reverse order along the given axes."""
     shape, axes = op.inputs[0].shape, op.constant(1)
     if op.inputs[1].shape.rank not in (None, 1):
-        raise ShapeError("axis must be a vector", expected="shape [n]", got=str(op.inputs[1].shape))
+        raise _no_vector(op.inputs[1].shape)
     if axes is not None and shape.rank is not None:
         reversed_axes(axes, shape.rank)
     return [shape]
@@ -38,8 +38,14 @@ def reversed_axes(axes: Array, rank: int) -> tuple[int, ...]:
     """The axes that `ReverseV2` turns around; each may be named once."""
     given = np.asarray(axes)
     if given.ndim != 1:
-        raise ShapeError("axis must be a vector", expected="shape [n]", got=str(list(given.shape)))
+        raise _no_vector(Shape(given.shape))
     return normalize_axes([int(axis) for axis in given], rank)
+
+
+def _no_vector(axis: Shape) -> ShapeError:
+    return ShapeError(
+        "axis must be a vector", expected="shape [n]", got=str(axis), hint="write [axis] for a single one"
+    )
 
 
 @register_op(
@@ -74,9 +80,19 @@ def sequence_axes(dims: Sequence[int | None], lengths: Shape, seq_dim: int, batc
     along = normalize_axis(seq_dim, len(dims), what="seq_dim")
     batch = normalize_axis(batch_dim, len(dims), what="batch_dim")
     if along == batch:
-        raise ShapeError("seq_dim and batch_dim are the same axis", expected="two axes", got=str(along))
+        raise ShapeError(
+            "seq_dim and batch_dim are the same axis",
+            expected="two axes",
+            got=str(along),
+            hint="batch_axis is 0 unless given; hr.flip reverses all items alike",
+        )
     if not lengths.is_compatible_with(Shape([dims[batch]])):
-        raise ShapeError("there must be one length for each item", expected=str(Shape([dims[batch]])), got=str(lengths))
+        raise ShapeError(
+            "there must be one length for each item",
+            expected=str(Shape([dims[batch]])),
+            got=str(lengths),
+            hint="hr.broadcast_to(length, [n]) gives all items one; batch_axis says where the items are",
+        )
     return along, batch
 
 
@@ -88,6 +104,7 @@ def check_lengths(lengths: Array, size: int | None) -> None:
             "a sequence length is out of range",
             expected="0 <= length" + ("" if size is None else f" <= {size}"),
             got=str(given.tolist()),
+            hint="hr.clip(lengths, 0, n) keeps them within the n elements of seq_axis",
         )
 
 
@@ -101,7 +118,12 @@ def _roll_shape(op: InferenceContext) -> list[Shape]:
     """The elements moved by shift places along each of the axes; those that leave at one end come back at the other."""
     shape, axes = op.inputs[0].shape, op.constant(2)
     if shape.rank == 0:
-        raise ShapeError("a scalar cannot be rolled", expected="rank >= 1", got="shape []")
+        raise ShapeError(
+            "a scalar cannot be rolled",
+            expected="rank >= 1",
+            got="shape []",
+            hint="hr.roll without axis takes scalars too",
+        )
     check_roll(op.inputs[1].shape, op.inputs[2].shape)
     if axes is not None and shape.rank is not None:
         for axis in axes.reshape(-1):
@@ -113,7 +135,10 @@ def check_roll(shift: Shape, axis: Shape) -> None:
     """Raise ShapeError unless there is one shift for each axis."""
     if (shift.rank or 0) > 1 or not shift.is_compatible_with(axis):
         raise ShapeError(
-            "there must be one shift for each axis", expected=f"scalars or vectors, as {axis}", got=str(shift)
+            "there must be one shift for each axis",
+            expected=f"scalars or vectors, as {axis}",
+            got=str(shift),
+            hint="give shift and axis the same length; hr.roll without axis takes one shift",
         )
 
 
