@@ -18,7 +18,12 @@ def _images(op: OpContext, x: Array) -> Array:
     """The images as `[batch, height, width, depth]`."""
     x = np.asarray(x)
     if x.ndim != 4:
-        raise ShapeError("the rank is wrong", expected="rank 4", got=str(list(x.shape)))
+        raise ShapeError(
+            "the rank is wrong",
+            expected="rank 4",
+            got=str(list(x.shape)),
+            hint="hr.expand_dims adds a missing axis of images or of channels",
+        )
     return x if op.attr("data_format") == "NHWC" else np.moveaxis(x, 1, 3)
 
 
@@ -46,9 +51,23 @@ def _depth_to_space(op: OpContext, x: Array) -> Array:
     return np.array(_formatted(op, apart.reshape(batch, height * block, width * block, part)))
 
 
+_CURES = {
+    "height": "hr.pad the rows, or crop them",
+    "width": "hr.pad the columns, or crop them",
+    "depth": "hr.pad the channels, or take a smaller block_size",
+    "padded size": "enlarge the paddings",
+    "batch": "pass the block_shape that went to hr.space_to_batch",
+}
+
+
 def _check_multiple(size: int, block: int, what: str) -> None:
     if size % block:
-        raise ShapeError(f"the {what} is no multiple of the block", expected=f"a multiple of {block}", got=str(size))
+        raise ShapeError(
+            f"the {what} is no multiple of the block",
+            expected=f"a multiple of {block}",
+            got=str(size),
+            hint=_CURES[what],
+        )
 
 
 @register_kernel("SpaceToBatchND")

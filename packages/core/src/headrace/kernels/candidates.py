@@ -86,7 +86,10 @@ def _register(op_type: str, draw: Draw, probability: Probability) -> None:
         _check_true(true_classes, op.attr("num_true"))
         if true_classes.size and (int(true_classes.min()) < 0 or int(true_classes.max()) >= count):
             raise OutOfRangeError(
-                "a true class is out of range", expected=f"0 <= class < {count}", got=str(true_classes.tolist())
+                "a true class is out of range",
+                expected=f"0 <= class < {count}",
+                got=str(true_classes.tolist()),
+                hint="count classes from 0, or raise num_classes",
             )
         chunks = _draws(_reserve(op, wanted), draw, count, wanted)
         sampled, tries = (_first_different if op.attr("unique") else _first)(chunks, wanted)
@@ -104,7 +107,10 @@ def _register(op_type: str, draw: Draw, probability: Probability) -> None:
 def _check_true(true_classes: Array, count: int) -> None:
     if np.ndim(true_classes) != 2 or true_classes.shape[1] != count:
         raise ShapeError(
-            "each example has num_true classes", expected=f"[batch, {count}]", got=str(list(np.shape(true_classes)))
+            "each example has num_true classes",
+            expected=f"[batch, {count}]",
+            got=str(list(np.shape(true_classes))),
+            hint="hr.expand_dims(classes, -1) makes a row of the one class of each example",
         )
 
 
@@ -128,7 +134,12 @@ _register("LogUniformCandidateSampler", _log_uniform, _log_uniform_probability)
 def _accidental_hits(op: OpContext, true_classes: Array, sampled: Array) -> tuple[Array, Array, Array]:
     _check_true(true_classes, op.attr("num_true"))
     if np.ndim(sampled) != 1:
-        raise ShapeError("the candidates must be a vector", expected="[sampled]", got=str(list(np.shape(sampled))))
+        raise ShapeError(
+            "the candidates must be a vector",
+            expected="[sampled]",
+            got=str(list(np.shape(sampled))),
+            hint="pass the `classes` of hr.nn.uniform_candidates, one draw for the whole batch",
+        )
     positions = {int(value): position for position, value in enumerate(sampled)}
     hits = [
         (row, positions[value])

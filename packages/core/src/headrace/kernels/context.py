@@ -59,14 +59,23 @@ def group_inputs(op: Operation, values: Sequence[object]) -> list[object]:
     return grouped
 
 
+def _stateful_folding(what: str) -> InternalError:
+    return InternalError(
+        f"{what} was asked for while folding constants",
+        expected="a kernel without state",
+        got=what,
+        hint="declare your operation with hr.register_op(..., stateful=True); if it is not yours, please report this",
+    )
+
+
 class _NoResources:
     """The container of computations that must not have state: constant folding."""
 
     def variable(self, container: str, name: str, dtype: DType, shape: Shape) -> VariableStorage:
-        raise InternalError(f"variable '{name}' was asked for while folding constants")
+        raise _stateful_folding(f"variable '{name}'")
 
     def lookup_or_create(self, key: Hashable, create: Callable[[], Any]) -> Any:
-        raise InternalError(f"state {key!r} was asked for while folding constants")
+        raise _stateful_folding(f"state {key!r}")
 
 
 NO_RESOURCES: Resources = _NoResources()

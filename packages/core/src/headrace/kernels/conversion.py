@@ -90,6 +90,7 @@ def _check_numerics(op: OpContext, x: Array) -> Array:
             f"{op.attr('message')}: the tensor has elements that are not finite",
             expected="finite numbers",
             got=f"{nans} NaN, {infinities} infinite of {np.size(x)} elements",
+            hint="put hr.check_numerics on earlier tensors too, to find where they begin",
         )
     return x
 

@@ -18,7 +18,10 @@ def _histogram(op: OpContext, values: Array, value_range: Array, nbins: Array) -
     numbers = np.asarray(values).astype(np.float64).reshape(-1)
     if np.isnan(numbers).any():
         raise InvalidArgumentError(
-            "a value of the histogram is NaN", expected="numbers", got=f"{int(np.isnan(numbers).sum())} NaN"
+            "a value of the histogram is NaN",
+            expected="numbers",
+            got=f"{int(np.isnan(numbers).sum())} NaN",
+            hint="hr.boolean_mask(values, hr.isfinite(values)) drops them",
         )
     scale = 1.0 if np.isfinite(high - low) else 0.5  # the difference of two float64 bounds may overflow
     width = (high * scale - low * scale) / count
@@ -33,7 +36,10 @@ def _bincount(op: OpContext, arr: Array, size: Array, weights: Array) -> Array:
     check_weights(Shape(numbers.shape), Shape(weights.shape))
     if numbers.size and numbers.min() < 0:
         raise InvalidArgumentError(
-            "a number to be counted is negative", expected="numbers >= 0", got=str(numbers.min())
+            "a number to be counted is negative",
+            expected="numbers >= 0",
+            got=str(numbers.min()),
+            hint="subtract hr.min(x) first; hr.unique_counts counts any numbers",
         )
     counted = numbers < count
     bins = np.zeros(count, op.attr("T").array_type)

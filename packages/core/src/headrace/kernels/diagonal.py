@@ -38,7 +38,12 @@ def _band_part(op: OpContext, x: Array, num_lower: Array, num_upper: Array, out:
 def _diag(op: OpContext, diagonal: Array) -> Array:
     diagonal = np.asarray(diagonal)
     if not diagonal.ndim:
-        raise ShapeError("a scalar has no diagonal", expected="rank >= 1", got="shape []")
+        raise ShapeError(
+            "a scalar has no diagonal",
+            expected="rank >= 1",
+            got="shape []",
+            hint="hr.expand_dims(x) makes a vector of it",
+        )
     size = diagonal.size
     result = np.zeros((size, size), diagonal.dtype)
     result[np.arange(size), np.arange(size)] = diagonal.reshape(-1)
@@ -57,7 +62,9 @@ def _diag_part(op: OpContext, x: Array) -> Array:
 def _matrix_diag(op: OpContext, diagonal: Array) -> Array:
     diagonal = np.asarray(diagonal)
     if not diagonal.ndim:
-        raise ShapeError("the rank is too low", expected="rank >= 1", got="[]")
+        raise ShapeError(
+            "the rank is too low", expected="rank >= 1", got="[]", hint="hr.expand_dims(x) makes a vector of it"
+        )
     size = diagonal.shape[-1]
     result = np.full((*diagonal.shape, size), _zero(op), diagonal.dtype)
     result[..., np.arange(size), np.arange(size)] = diagonal

@@ -21,6 +21,7 @@ def requested_shape(op: OpContext, shape: Array) -> tuple[int, ...]:
             f"{op.type} '{op.name}' was given a shape that is not a vector",
             expected="[rank]",
             got=str(list(shape.shape)),
+            hint="pass a list of sizes, as [2, 3]; [] draws one number",
         )
     sizes = tuple(int(size) for size in shape)
     if min(sizes, default=0) < 0:
@@ -28,12 +29,14 @@ def requested_shape(op: OpContext, shape: Array) -> tuple[int, ...]:
             f"{op.type} '{op.name}' cannot make a tensor with a negative size",
             expected="sizes of at least 0",
             got=str(list(sizes)),
+            hint="hr.shape(x) gives the sizes of another tensor; -1 stands for no size here",
         )
     if math.prod(sizes) * op.outputs[0].dtype.size > _LARGEST_TENSOR:
         raise ShapeError(
             f"{op.type} '{op.name}' cannot make a tensor that large",
             expected="less than 2**63 bytes",
             got=str(list(sizes)),
+            hint="draw it in parts, a batch in each step",
         )
     return sizes
 
@@ -50,11 +53,15 @@ def integer_bounds(op: OpContext, shape: tuple[int, ...], minval: Array, maxval:
             f"{op.type} '{op.name}' takes its bounds as scalars",
             expected="minval [], maxval []",
             got=f"minval {list(minval.shape)}, maxval {list(maxval.shape)}",
+            hint="for bounds of each element, hr.floor a scaled hr.random.uniform",
         )
     low, high = int(minval), int(maxval)
     if low >= high and math.prod(shape) > 0:
         raise InvalidArgumentError(
-            f"{op.type} '{op.name}' has no integer to draw", expected="minval < maxval", got=f"{low} and {high}"
+            f"{op.type} '{op.name}' has no integer to draw",
+            expected="minval < maxval",
+            got=f"{low} and {high}",
+            hint="maxval itself is never drawn: add 1 to include it",
         )
     return low, max(high, low + 1)
 
@@ -66,10 +73,14 @@ def number_of_draws(op: OpContext, logits: Array, num_samples: Array) -> int:
             f"{op.type} '{op.name}' cannot draw classes from these inputs",
             expected="logits [batch, classes] with at least one class, num_samples []",
             got=f"logits {list(logits.shape)}, num_samples {list(num_samples.shape)}",
+            hint="hr.expand_dims(logits, 0) makes one row of a vector; num_samples is one number",
         )
     draws = int(num_samples)
     if draws < 0:
         raise InvalidArgumentError(
-            f"{op.type} '{op.name}' cannot draw a negative number of times", expected=">= 0", got=str(draws)
+            f"{op.type} '{op.name}' cannot draw a negative number of times",
+            expected=">= 0",
+            got=str(draws),
+            hint="hr.maximum(num_samples, 0) draws nothing instead",
         )
     return draws

@@ -22,7 +22,12 @@ def _run(function: Callable[..., Any], what: str, *inputs: Any, **options: Any) 
     try:
         return function(*inputs, **options)
     except np.linalg.LinAlgError as error:
-        raise InvalidArgumentError(f"{what} failed", expected="finite matrices", got=str(error)) from error
+        raise InvalidArgumentError(
+            f"{what} failed",
+            expected="finite matrices",
+            got=str(error),
+            hint="hr.check_numerics on the input finds NaN and infinity",
+        ) from error
 
 
 def _matrices(x: Array, *, square: bool = False) -> Array:
@@ -31,6 +36,9 @@ def _matrices(x: Array, *, square: bool = False) -> Array:
             f"the input must hold {'square ' if square else ''}matrices",
             expected="[..., n, n]" if square else "[..., m, n]",
             got=str(list(x.shape)),
+            hint="hr.linalg.svd takes matrices that are not square"
+            if square
+            else "hr.expand_dims(x, -1) makes a column of a vector",
         )
     return _wide(x)
 
@@ -75,12 +83,20 @@ def _triangular_solve(op: OpContext, matrix: Array, rhs: Array) -> Array:
     wide, right = _matrices(matrix, square=True), _matrices(rhs)
     if wide.shape[-1] != right.shape[-2]:
         raise ShapeError(
-            "the right side does not fit the matrix", expected=f"{wide.shape[-1]} rows", got=str(list(rhs.shape))
+            "the right side does not fit the matrix",
+            expected=f"{wide.shape[-1]} rows",
+            got=str(list(rhs.shape)),
+            hint="hr.matrix_transpose the right side if its vectors are rows",
         )
     triangle = np.tril(wide) if op.attr("lower") else np.triu(wide)
     if op.attr("adjoint"):
         triangle = np.conjugate(np.swapaxes(triangle, -1, -2))
     if not np.diagonal(triangle, axis1=-2, axis2=-1).all():
-        raise InvalidArgumentError("a matrix is not invertible", expected="no zero on its diagonal", got="a zero")
+        raise InvalidArgumentError(
+            "a matrix is not invertible",
+            expected="no zero on its diagonal",
+            got="a zero",
+            hint="check which triangle `lower` names; hr.linalg.pinv(a) @ b has an answer for any matrix",
+        )
     result: Array = np.linalg.solve(triangle, right)
     return result.astype(matrix.dtype, copy=False)

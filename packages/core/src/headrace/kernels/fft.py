@@ -15,7 +15,12 @@ from headrace.types import Array
 
 def _rows(x: Array) -> Array:
     if not x.ndim:
-        raise ShapeError("a scalar has no transform", expected="rank >= 1", got="shape []")
+        raise ShapeError(
+            "a scalar has no transform",
+            expected="rank >= 1",
+            got="shape []",
+            hint="hr.expand_dims(x) makes a vector of it",
+        )
     return x
 
 

@@ -111,7 +111,12 @@ def _register_resize(op_type: str, table: Callable[[OpContext, int, int], Table]
     def gradient(op: OpContext, grads: Array, image: Array) -> Array:
         wanted = check_sampled(Shape(np.shape(image)), *np.shape(grads)[1:3])
         if np.shape(grads) != wanted.as_tuple():
-            raise ShapeError("the gradient does not fit the images", expected=str(wanted), got=str(grads.shape))
+            raise ShapeError(
+                "the gradient does not fit the images",
+                expected=str(wanted),
+                got=str(grads.shape),
+                hint="give hr.gradients a grad_ys as large as the resized images",
+            )
         values = grads.astype(np.float64) if image.dtype == np.float64 else grads
         for axis in (2, 1):
             values = _spread(values, table(op, image.shape[axis], grads.shape[axis]), axis, image.shape[axis])
@@ -150,10 +155,20 @@ def _crop_and_resize(op: OpContext, image: Array, boxes: Array, numbers: Array, 
     check_sampled(Shape(np.shape(image)), rows, columns)
     count = len(numbers) if np.ndim(numbers) == 1 else -1
     if np.shape(boxes) != (count, 4):
-        raise ShapeError("boxes do not fit", expected="boxes [n, 4], box_ind [n]", got=f"{np.shape(boxes)}")
+        raise ShapeError(
+            "boxes do not fit",
+            expected="boxes [n, 4], box_ind [n]",
+            got=f"{np.shape(boxes)}",
+            hint="give each box, a row of boxes, the number of its image",
+        )
     checked_sizes([count, rows, columns, image.shape[3]])
     if numbers.size and (int(numbers.min()) < 0 or int(numbers.max()) >= len(image)):
-        raise OutOfRangeError("there is no such image", expected=f"0 <= box_ind < {len(image)}", got=f"{numbers}")
+        raise OutOfRangeError(
+            "there is no such image",
+            expected=f"0 <= box_ind < {len(image)}",
+            got=f"{numbers}",
+            hint="count the images of the batch from 0",
+        )
     crops = np.empty((count, rows, columns, image.shape[3]), np.float32)
     for position, (box, number) in enumerate(zip(boxes, numbers, strict=True)):
         down = _crop_places(box[0], box[2], image.shape[1], rows)
@@ -199,13 +214,33 @@ def _non_max_suppression(
         ("score_threshold", score_threshold),
     ):
         if np.ndim(value):
-            raise ShapeError(f"{what} must be a scalar", expected="shape []", got=str(list(np.shape(value))))
+            raise ShapeError(
+                f"{what} must be a scalar",
+                expected="shape []",
+                got=str(list(np.shape(value))),
+                hint="call it once for each set of thresholds",
+            )
     if np.ndim(boxes) != 2 or boxes.shape[1] != 4 or np.shape(scores) != boxes.shape[:1]:
-        raise ShapeError("boxes do not fit", expected="boxes [n, 4], scores [n]", got=f"{np.shape(boxes)}")
+        raise ShapeError(
+            "boxes do not fit",
+            expected="boxes [n, 4], scores [n]",
+            got=f"{np.shape(boxes)}",
+            hint="take one image and one class at a time, as boxes[i], scores[i]",
+        )
     if int(most) < 0:
-        raise InvalidArgumentError("max_output_size is negative", expected=">= 0", got=str(int(most)))
+        raise InvalidArgumentError(
+            "max_output_size is negative",
+            expected=">= 0",
+            got=str(int(most)),
+            hint="hr.size(scores) keeps all that do not overlap",
+        )
     if not 0 <= float(iou_threshold) <= 1:
-        raise InvalidArgumentError("iou_threshold is out of range", expected="0 to 1", got=str(float(iou_threshold)))
+        raise InvalidArgumentError(
+            "iou_threshold is out of range",
+            expected="0 to 1",
+            got=str(float(iou_threshold)),
+            hint="give the overlap as a fraction: 0.5, not 50",
+        )
     boxes, values = boxes.astype(np.float32), scores.astype(np.float32)
     low, high = np.minimum(boxes[:, :2], boxes[:, 2:]), np.maximum(boxes[:, :2], boxes[:, 2:])
     areas = np.prod(high - low, axis=1)
@@ -226,7 +261,12 @@ def _non_max_suppression(
 def _check_colours(images: Array) -> Array:
     """The three parts, in float32 at least."""
     if not images.ndim or images.shape[-1] != 3:
-        raise ShapeError("a colour has three parts", expected="[..., 3]", got=str(list(images.shape)))
+        raise ShapeError(
+            "a colour has three parts",
+            expected="[..., 3]",
+            got=str(list(images.shape)),
+            hint="hr.repeat(images, 3, axis=-1) makes three of one; images[..., :3] drops transparency",
+        )
     wide = images.astype(np.float32) if images.dtype.itemsize == 2 else images
     return np.moveaxis(wide, -1, 0)
 
@@ -258,7 +298,10 @@ def _hsv_to_rgb(op: OpContext, images: Array) -> Array:
 def _adjust_contrast(op: OpContext, images: Array, factor: Array) -> Array:
     if images.ndim < 3 or np.ndim(factor):
         raise ShapeError(
-            "these are no images", expected="[..., rows, columns, channels] and a scalar", got=str(list(images.shape))
+            "these are no images",
+            expected="[..., rows, columns, channels] and a scalar",
+            got=str(list(images.shape)),
+            hint="hr.expand_dims(images, -1) adds the channels of gray images; the factor is one number",
         )
     if not images.size:
         return images.copy()
@@ -270,7 +313,12 @@ def _adjust_contrast(op: OpContext, images: Array, factor: Array) -> Array:
 @register_kernel("ExtractImagePatches")
 def _extract_patches(op: OpContext, images: Array) -> Array:
     if images.ndim != 4:
-        raise ShapeError("these are no images", expected="[batch, rows, columns, channels]", got=str(images.shape))
+        raise ShapeError(
+            "these are no images",
+            expected="[batch, rows, columns, channels]",
+            got=str(images.shape),
+            hint="hr.expand_dims adds a missing axis of images or of channels",
+        )
     taps, axes = patch_sizes(op, images.shape)
     batch, _, _, channels = images.shape
     counts = [count or 0 for count, *_ in axes]

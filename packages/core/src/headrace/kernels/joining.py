@@ -34,7 +34,12 @@ def _concat_offset(op: OpContext, concat_dim: Array, shapes: list[Array]) -> lis
     concatenated([Shape(size).with_rank(len(sizes[0])) for size in sizes], axis)
     dtype = op.attr("shape_type").array_type
     if sum(size[axis] for size in sizes) > np.iinfo(dtype).max:
-        raise ShapeError("the concatenation is too long", expected=f"offsets that fit {dtype}", got=str(sizes))
+        raise ShapeError(
+            "the concatenation is too long",
+            expected=f"offsets that fit {dtype}",
+            got=str(sizes),
+            hint="join fewer tensors, or pass the shapes in hr.int64",
+        )
     offsets, start = [], 0
     for size in sizes:
         offset = np.zeros(len(size), dtype)
@@ -76,7 +81,10 @@ def _pack(op: OpContext, values: list[Array], out: Array | None = None) -> Array
     for array in arrays:
         if array.shape != shape:
             raise ShapeError(
-                "the tensors cannot be stacked", expected=f"equal shapes, as {list(shape)}", got=str(list(array.shape))
+                "the tensors cannot be stacked",
+                expected=f"equal shapes, as {list(shape)}",
+                got=str(list(array.shape)),
+                hint="hr.pad the short ones, or join them along an axis they have with hr.concat",
             )
     return np.stack(arrays, normalize_axis(op.attr("axis"), len(shape) + 1), out)
 

@@ -29,6 +29,7 @@ def _check_inner(left: Array, right: Array) -> None:
             "the matrices cannot be multiplied",
             expected="as many columns on the left as rows on the right",
             got=f"{list(left.shape)} and {list(right.shape)}",
+            hint="hr.matrix_transpose one of them",
         )
 
 
@@ -66,7 +67,7 @@ def _adjoint(x: Array) -> Array:
     return np.conjugate(swapped) if np.iscomplexobj(x) else swapped
 
 
-def _register_lapack(op_type: str, function: Callable[..., Any], problem: str, expected: str) -> None:
+def _register_lapack(op_type: str, function: Callable[..., Any], problem: str, expected: str, cure: str) -> None:
     """float16 is computed in float32; what LAPACK refuses becomes an error of ours."""
 
     def kernel(op: OpContext, *inputs: Array) -> Array:
@@ -77,7 +78,7 @@ def _register_lapack(op_type: str, function: Callable[..., Any], problem: str, e
         try:
             result = function(*wide)
         except np.linalg.LinAlgError as error:
-            raise InvalidArgumentError(problem, expected=expected, got=str(error)) from error
+            raise InvalidArgumentError(problem, expected=expected, got=str(error), hint=cure) from error
         return np.asarray(result).astype(dtype, copy=False)
 
     register_kernel(op_type)(kernel)
@@ -89,12 +90,25 @@ def _checked_solve(matrix: Array, rhs: Array) -> Any:
             "the right side does not fit the matrix",
             expected=f"{list(matrix.shape[:-1])} + [k]",
             got=str(list(rhs.shape)),
+            hint="hr.matrix_transpose the right side if its vectors are rows",
         )
     return np.linalg.solve(matrix, rhs)
 
 
 _SINGULAR = "a matrix is not invertible"
-_register_lapack("Cholesky", np.linalg.cholesky, "the Cholesky decomposition failed", "positive definite matrices")
-_register_lapack("MatrixInverse", np.linalg.inv, _SINGULAR, "a determinant that is not 0")
-_register_lapack("MatrixDeterminant", np.linalg.det, "there is no determinant", "square matrices")
-_register_lapack("MatrixSolve", _checked_solve, _SINGULAR, "a determinant that is not 0")
+_register_lapack(
+    "Cholesky",
+    np.linalg.cholesky,
+    "the Cholesky decomposition failed",
+    "positive definite matrices",
+    "add a small multiple of hr.eye to the matrix",
+)
+_register_lapack("MatrixInverse", np.linalg.inv, _SINGULAR, "a determinant that is not 0", "hr.linalg.pinv")
+_register_lapack(
+    "MatrixDeterminant",
+    np.linalg.det,
+    "there is no determinant",
+    "square matrices",
+    "hr.linalg.svdvals takes matrices of any shape",
+)
+_register_lapack("MatrixSolve", _checked_solve, _SINGULAR, "a determinant that is not 0", "hr.linalg.pinv(a) @ b")

@@ -37,10 +37,18 @@ def _log_softmax(op: OpContext, logits: Array, out: Array | None = None) -> Arra
 def _sparse_cross_entropy(op: OpContext, logits: Array, labels: Array, out: Pair | None = None) -> Pair:
     rows, classes = logits.shape
     if labels.shape != (rows,):
-        raise ShapeError("the labels do not fit the logits", expected=str([rows]), got=str(list(labels.shape)))
+        raise ShapeError(
+            "the labels do not fit the logits",
+            expected=str([rows]),
+            got=str(list(labels.shape)),
+            hint="hr.squeeze an axis of size 1; labels that are one-hot go to hr.nn.softmax_cross_entropy",
+        )
     if not classes:
         raise InvalidArgumentError(
-            "there is no class", expected="at least one class", got=f"logits {list(logits.shape)}"
+            "there is no class",
+            expected="at least one class",
+            got=f"logits {list(logits.shape)}",
+            hint="give the last layer of the model an output for each class",
         )
     if rows and (int(labels.min()) < 0 or int(labels.max()) >= classes):
         wrong = labels[(labels < 0) | (labels >= classes)]
@@ -66,7 +74,10 @@ def _cross_entropy(op: OpContext, logits: Array, labels: Array, out: Pair | None
         x, z = np.broadcast_arrays(widened(logits), widened(labels))
     except ValueError:
         raise ShapeError(
-            "the labels do not fit the logits", expected=str(list(logits.shape)), got=str(list(labels.shape))
+            "the labels do not fit the logits",
+            expected=str(list(logits.shape)),
+            got=str(list(labels.shape)),
+            hint="labels that are class numbers go to hr.nn.sparse_softmax_cross_entropy",
         ) from None
     shifted = _shifted(np.ascontiguousarray(x))
     exponentials = np.exp(shifted)
@@ -90,7 +101,12 @@ def _l2_loss(op: OpContext, t: Array) -> Array:
 def _in_top_k(op: OpContext, predictions: Array, targets: Array, k: Array) -> Array:
     rows, classes = predictions.shape
     if targets.shape != (rows,):
-        raise ShapeError("the targets do not fit the predictions", expected=str([rows]), got=str(list(targets.shape)))
+        raise ShapeError(
+            "the targets do not fit the predictions",
+            expected=str([rows]),
+            got=str(list(targets.shape)),
+            hint="hr.argmax(targets, axis=-1) makes class numbers of one-hot rows",
+        )
     known = (targets >= 0) & (targets < classes)
     if not classes:
         return np.asarray(known)

@@ -103,7 +103,12 @@ def _round_integer(op: OpContext, x: Array) -> Array:
 def check_divisor(y: Array) -> None:
     """Integers have no infinity to give, and NumPy's answer, 0, would hide the mistake."""
     if not np.all(y):
-        raise InvalidArgumentError("division by zero", expected="integer divisors that are not 0", got="a divisor of 0")
+        raise InvalidArgumentError(
+            "division by zero",
+            expected="integer divisors that are not 0",
+            got="a divisor of 0",
+            hint="replace the zeros with hr.where, or divide floats, which gives inf or NaN",
+        )
 
 
 def _integer_division(op_type: str, function: BinaryFunction) -> None:
@@ -186,7 +191,12 @@ def _squared_difference(op: OpContext, x: Array, y: Array, out: Any = None) -> A
 def _add_n(op: OpContext, inputs: Sequence[Array], out: Any = None) -> Any:
     shapes = {np.shape(item) for item in inputs}
     if len(shapes) > 1:
-        raise ShapeError("AddN adds tensors of one shape", expected="equal shapes", got=", ".join(map(str, shapes)))
+        raise ShapeError(
+            "AddN adds tensors of one shape",
+            expected="equal shapes",
+            got=", ".join(map(str, shapes)),
+            hint="hr.add broadcasts, or hr.broadcast_to makes one shape of them",
+        )
     if len(inputs) == 1:
         return np.positive(inputs[0], out=out)
     total = np.add(inputs[0], inputs[1], out=out)
@@ -202,5 +212,6 @@ def _clip(op: OpContext, t: Array, low: Array, high: Array, out: Any = None) -> 
             "the bounds do not fit the tensor they clip",
             expected=f"a scalar or a shape that broadcasts to {list(np.shape(t))}",
             got=f"{list(np.shape(low))} and {list(np.shape(high))}",
+            hint="hr.minimum and hr.maximum broadcast both ways",
         )
     return np.maximum(np.minimum(t, high, out=out), low, out=out)

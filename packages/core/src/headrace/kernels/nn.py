@@ -16,7 +16,12 @@ __all__: list[str] = []
 
 def _axis(op: OpContext, value: Array) -> int:
     if value.ndim < 2:
-        raise ShapeError("there is no axis of channels", expected="rank >= 2", got=str(list(value.shape)))
+        raise ShapeError(
+            "there is no axis of channels",
+            expected="rank >= 2",
+            got=str(list(value.shape)),
+            hint="hr.expand_dims(x, 0) adds the axis of the batch",
+        )
     return bias_axis(op.attr("data_format"), value.ndim)
 
 
@@ -25,7 +30,10 @@ def _bias_add(op: OpContext, value: Array, bias: Array, out: Array | None = None
     axis = _axis(op, value)
     if bias.shape != (value.shape[axis],):
         raise ShapeError(
-            "the bias does not fit the channels", expected=str([value.shape[axis]]), got=str(list(bias.shape))
+            "the bias does not fit the channels",
+            expected=str([value.shape[axis]]),
+            got=str(list(bias.shape)),
+            hint="check data_format: channels are the last axis in NHWC, the second in NCHW",
         )
     aligned = bias.reshape(-1, *(1,) * (value.ndim - 1 - axis))
     return np.asarray(np.add(value, aligned, out=out))

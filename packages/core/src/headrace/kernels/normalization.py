@@ -31,7 +31,10 @@ class _Layout:
         data_format = op.attr("data_format")
         if images.ndim != len(data_format):
             raise ShapeError(
-                "the rank is wrong", expected=f"rank {len(data_format)} for {data_format}", got=str(list(images.shape))
+                "the rank is wrong",
+                expected=f"rank {len(data_format)} for {data_format}",
+                got=str(list(images.shape)),
+                hint="hr.expand_dims adds a missing axis, or hr.reshape makes one of several",
             )
         return cls(images.shape, channel_axis(data_format, images.ndim))
 
@@ -41,7 +44,12 @@ class _Layout:
 
     def rows(self, images: Array) -> Array:
         if images.shape != self.shape:
-            raise ShapeError("the gradient does not fit x", expected=str(list(self.shape)), got=str(list(images.shape)))
+            raise ShapeError(
+                "the gradient does not fit x",
+                expected=str(list(self.shape)),
+                got=str(list(images.shape)),
+                hint="give hr.gradients a grad_ys of the shape of the normalized images",
+            )
         return widened(np.moveaxis(images, self.axis, -1)).reshape(-1, self.channels)
 
     def images(self, rows: Array) -> Array:
@@ -51,7 +59,10 @@ class _Layout:
     def vector(self, name: str, values: Array) -> Array:
         if values.shape != (self.channels,):
             raise ShapeError(
-                f"{name} does not fit the channels", expected=str([self.channels]), got=str(list(values.shape))
+                f"{name} does not fit the channels",
+                expected=str([self.channels]),
+                got=str(list(values.shape)),
+                hint="check data_format: channels are the last axis in NHWC, the second in NCHW",
             )
         return widened(values)
 
@@ -166,6 +177,7 @@ def _lrn_grad(op: OpContext, gradient: Array, images: Array, outputs: Array, out
             "the three tensors have different shapes",
             expected=str(list(x.shape)),
             got=f"{list(g.shape)} and {list(y.shape)}",
+            hint="pass the images, what LRN made of them, and the gradient of that",
         )
     norm = _norm(op, x)
     shared = _neighbour_sums(g * y / norm, op.attr("depth_radius"))

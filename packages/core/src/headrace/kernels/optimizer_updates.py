@@ -38,7 +38,12 @@ def _kernel(op_type: str, rule: Rule) -> Callable[..., None]:
         inputs = dict(zip(names, values[handles:], strict=True))
         for name, value in inputs.items():
             if name not in ("grad", "delta", "indices") and np.ndim(value):
-                raise ShapeError(f"'{name}' must be a scalar", expected="[]", got=str(list(np.shape(value))))
+                raise ShapeError(
+                    f"'{name}' must be a scalar",
+                    expected="[]",
+                    got=str(list(np.shape(value))),
+                    hint="pass one number; hr.optim.Adagrad and hr.optim.Adam find a rate for each element",
+                )
         _update_together(values[:handles], lambda state: _change(op, rule, state, inputs))
 
     return kernel
@@ -54,6 +59,7 @@ def _update_together(variables: Sequence[VariableStorage], change: Callable[[Seq
             "one variable is given twice",
             expected="a variable and slots of its own",
             got=", ".join(variable.name for variable in variables),
+            hint="make a slot with hr.Variable for each use",
         )
     buffers: dict[int, Array] = {}
     waiting = sorted(variables, key=id)
@@ -79,17 +85,29 @@ def _change(op: OpContext, rule: Rule, state: Sequence[Array], inputs: Inputs) -
     shape = state[0].shape
     for slot in state[1:]:
         if slot.shape != shape:
-            raise ShapeError("a slot does not fit the variable", expected=str(list(shape)), got=str(list(slot.shape)))
+            raise ShapeError(
+                "a slot does not fit the variable",
+                expected=str(list(shape)),
+                got=str(list(slot.shape)),
+                hint="make the slot anew from zeros of the variable's shape, also after a restore",
+            )
     gradient = "delta" if "delta" in inputs else "grad"
     indices = inputs.get("indices")
     if indices is not None and (np.ndim(indices) != 1 or not shape):
-        raise ShapeError("only rows can be updated", expected="indices [n] and a variable of rank >= 1", got=str(shape))
+        raise ShapeError(
+            "only rows can be updated",
+            expected="indices [n] and a variable of rank >= 1",
+            got=str(shape),
+            hint="hr.reshape the indices to [-1], or make the gradient dense with hr.convert_to_tensor",
+        )
     wanted = shape if indices is None else (len(indices), *shape[1:])
     if np.shape(inputs[gradient]) != wanted:
         raise ShapeError(
-            "the gradient does not fit the variable", expected=str(list(wanted)),
+            "the gradient does not fit the variable",
+            expected=str(list(wanted)),
             got=str(list(np.shape(inputs[gradient]))),
-        )  # fmt: skip
+            hint="hr.sum the gradient over axes that were broadcast, or hr.reshape it",
+        )
     if indices is None:
         for target, value in zip(state, rule(op, state, inputs), strict=True):
             np.copyto(target, value)

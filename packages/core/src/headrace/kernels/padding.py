@@ -21,7 +21,10 @@ def _pad(op: OpContext, x: Array, paddings: Array, out: Array | None = None) -> 
 def _pad_v2(op: OpContext, x: Array, paddings: Array, constant_values: Array, out: Array | None = None) -> Array:
     if np.ndim(constant_values):
         raise ShapeError(
-            "constant_values must be a scalar", expected="shape []", got=str(list(np.shape(constant_values)))
+            "constant_values must be a scalar",
+            expected="shape []",
+            got=str(list(np.shape(constant_values))),
+            hint="pad with one number; hr.concat joins a border of other values",
         )
     return _padded(np.asarray(x), paddings, constant_values, out)
 

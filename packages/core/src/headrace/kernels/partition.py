@@ -36,6 +36,7 @@ def _dynamic_stitch(op: OpContext, indices: list[Array], data: list[Array]) -> A
                 "the data do not fit their indices",
                 expected=f"begins with {list(place.shape)}",
                 got=str(list(value.shape)),
+                hint="give both lists in the same order; hr.reshape(indices, [-1]) fits data of rows",
             )
         row = merged_row(row, Shape(place.shape), Shape(value.shape))
     sizes = checked_sizes([stitched_rows(places), *row.as_tuple()])

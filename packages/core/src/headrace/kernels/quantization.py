@@ -30,10 +30,20 @@ def _nudged(op: OpContext, low: Any, high: Any) -> tuple[Any, Any, Any]:
 def _check_range(low: Array, high: Array) -> tuple[Any, Any]:
     for what, value in (("min", low), ("max", high)):
         if np.ndim(value):
-            raise ShapeError(f"{what} must be a scalar", expected="shape []", got=str(list(np.shape(value))))
+            raise ShapeError(
+                f"{what} must be a scalar",
+                expected="shape []",
+                got=str(list(np.shape(value))),
+                hint="hr.quantization.quantize_and_dequantize takes a range for each channel",
+            )
     bounds = np.float32(low), np.float32(high)
     if not bounds[0] <= bounds[1]:
-        raise InvalidArgumentError("the range is empty", expected="min <= max", got=f"{bounds[0]}, {bounds[1]}")
+        raise InvalidArgumentError(
+            "the range is empty",
+            expected="min <= max",
+            got=f"{bounds[0]}, {bounds[1]}",
+            hint="swap them, and check that neither is NaN",
+        )
     return bounds
 
 
@@ -63,7 +73,10 @@ def _fake_quant_gradient(
 ) -> tuple[Array, Array, Array]:
     if np.shape(gradients) != np.shape(inputs):
         raise ShapeError(
-            "the gradients do not fit the inputs", expected=str(list(inputs.shape)), got=str(list(gradients.shape))
+            "the gradients do not fit the inputs",
+            expected=str(list(inputs.shape)),
+            got=str(list(gradients.shape)),
+            hint="give hr.gradients a grad_ys of the shape of the quantized tensor",
         )
     least, most = _check_range(low, high)
     if least == most == 0:
@@ -81,16 +94,29 @@ def _quantize_and_dequantize(op: OpContext, values: Array, low: Array, high: Arr
     signed = op.attr("signed_input")
     if np.ndim(num_bits) or not 0 < int(num_bits) < (62 if signed else 63):
         raise InvalidArgumentError(
-            "num_bits is out of range", expected=f"1 to {61 if signed else 62}", got=f"{num_bits}"
+            "num_bits is out of range",
+            expected=f"1 to {61 if signed else 62}",
+            got=f"{num_bits}",
+            hint="8 is usual; float32 tells no more than 24 bits apart",
         )
     values = np.asarray(values)
     axis, size = op.attr("axis"), channels(op, Shape(values.shape)).as_tuple()
     if op.attr("range_given"):
         for what, bound in (("input_min", low), ("input_max", high)):
             if np.shape(bound) != size:
-                raise ShapeError(f"{what} does not fit the input", expected=str(list(size)), got=str(np.shape(bound)))
+                raise ShapeError(
+                    f"{what} does not fit the input",
+                    expected=str(list(size)),
+                    got=str(np.shape(bound)),
+                    hint="axis=None takes one range for all, axis=-1 one for each channel",
+                )
         if not np.all(np.less_equal(low, high)):
-            raise InvalidArgumentError("the range is empty", expected="input_min <= input_max", got=f"{low}, {high}")
+            raise InvalidArgumentError(
+                "the range is empty",
+                expected="input_min <= input_max",
+                got=f"{low}, {high}",
+                hint="swap them, or leave both out to take the range of the tensor itself",
+            )
     elif values.size:
         others = tuple(position for position in range(values.ndim) if axis == -1 or position != axis)
         low, high = np.asarray(values.min(axis=others)), np.asarray(values.max(axis=others))

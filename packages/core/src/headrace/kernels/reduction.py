@@ -213,6 +213,7 @@ def _register_position(op_type: str, find: Callable[..., Any], ignored: Callable
                 f"{op.type} along an empty axis has no answer",
                 expected=f"a size >= 1 of axis {axis}",
                 got=f"{list(x.shape)}",
+                hint="hr.concat a value to the axis first, or skip an empty batch",
             )
         values = np.where(np.isnan(x), ignored(x.dtype), x) if op.inputs[0].dtype.is_floating else x
         return np.asarray(find(values, axis=axis)).astype(op.attr("output_type").array_type)

@@ -134,6 +134,7 @@ def _add(kernel: Kernel) -> None:
         if any(other.device == kernel.device and other.dtypes == kernel.dtypes for other in existing):
             raise AlreadyExistsError(
                 f"a kernel of {kernel.op_type} for this device and these dtypes is registered already",
+                expected="one kernel for each device and each choice of dtypes",
                 got=_describe(kernel),
                 hint="name a device or dtypes to add a more special kernel",
             )

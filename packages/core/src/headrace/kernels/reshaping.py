@@ -24,7 +24,12 @@ def _reshape(op: OpContext, tensor: Array, shape: Array) -> Array:
 def _new_shape(old: Sequence[int], shape: Array) -> tuple[int, ...]:
     sizes = np.asarray(shape)
     if sizes.ndim > 1:
-        raise ShapeError("a shape must be a vector", expected="shape [rank]", got=str(list(sizes.shape)))
+        raise ShapeError(
+            "a shape must be a vector",
+            expected="shape [rank]",
+            got=str(list(sizes.shape)),
+            hint="hr.reshape the shape itself to [-1]",
+        )
     return reshaped(old, [int(size) for size in sizes.reshape(-1)])
 
 
