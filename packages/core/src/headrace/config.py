@@ -70,9 +70,19 @@ def config(**options: Any) -> Config:
     known = [field.name for field in fields(Config)]
     for name in options:
         if name not in known:
-            raise InvalidArgumentError(f"there is no option '{name}'", expected=known_names(name, known), got=name)
+            raise InvalidArgumentError(
+                f"there is no option '{name}'",
+                expected=known_names(name, known),
+                got=name,
+                hint="hr.config() shows every option with its value",
+            )
     if "passes" in options:
         if isinstance(options["passes"], str):
-            raise InvalidArgumentError("passes are a sequence", got=repr(options["passes"]), hint="passes=['fold']")
+            raise InvalidArgumentError(
+                "passes are a sequence",
+                expected="a list of names or of functions Graph -> Graph",
+                got=repr(options["passes"]),
+                hint="passes=['fold']",
+            )
         options["passes"] = tuple(options["passes"])
     return replace(current_config(), **options)

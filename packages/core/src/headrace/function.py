@@ -317,6 +317,7 @@ def _flatten(value: Any, leaves: list[Any]) -> Hashable:
             "an argument of a traced function cannot be part of its signature",
             expected="arrays, numbers, hashable values, or lists, tuples and dicts of these",
             got=f"{type(value).__name__}",
+            hint="make it hashable, e.g. with @dataclass(frozen=True), or let the function close over it",
         ) from None
     return value  # type: ignore[no-any-return]  # just tested
 

@@ -77,7 +77,10 @@ class PendingStep:
         """
         if not self._done.wait(timeout):
             raise DeadlineExceededError(
-                "the step is still running", expected=f"an end within {timeout} s", hint="wait again, or cancel()"
+                "the step is still running",
+                expected=f"an end within {timeout} s",
+                got="a step that goes on",
+                hint="wait again, or cancel()",
             )
         if self._error is not None:
             raise self._error
@@ -113,7 +116,12 @@ class Session:
                 "a session runs a graph", expected="hr.Session(graph)", got=repr(graph), hint="graph = hr.Graph()"
             )
         if not isinstance(config, (Config, type(None))):
-            raise InvalidArgumentError("the options are wrong", expected="hr.config(...)", got=repr(config))
+            raise InvalidArgumentError(
+                "the options are wrong",
+                expected="hr.config(...)",
+                got=repr(config),
+                hint="hr.Session(graph, config=hr.config(passes=[]))",
+            )
         if target:
             raise _no_such_target(target)
         self.graph = graph
@@ -318,7 +326,12 @@ class Session:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise FailedPreconditionError("the session is closed", hint="make a new hr.Session(graph)")
+            raise FailedPreconditionError(
+                "the session is closed",
+                expected="a session that is still open",
+                got="a call after session.close()",
+                hint="make a new hr.Session(graph)",
+            )
 
     def __repr__(self) -> str:
         return f"<hr.Session of {self.graph!r}{', closed' if self._closed else ''}>"

@@ -105,7 +105,12 @@ class DType:
     def array_type(self) -> np.dtype[Any]:
         """The NumPy dtype of values; raises DTypeError for opaque types."""
         if self.numpy is None:
-            raise DTypeError(f"dtype {self.name} has no values in this program", hint="cast it where it is produced")
+            raise DTypeError(
+                f"dtype {self.name} has no values in this program",
+                expected="a dtype with a NumPy array type",
+                got=f"hr.{self.name}",
+                hint="cast it where it is produced",
+            )
         return self.numpy
 
     def __repr__(self) -> str:
@@ -196,7 +201,12 @@ def as_dtype(value: DTypeLike) -> DType:
         found = _numpy_to_dtype(value)
     if found is None:
         names = ", ".join(name for name in _BY_NAME if name not in _OPAQUE)
-        raise DTypeError(f"no dtype is known as {value!r}", expected=f"one of: {names}", got=repr(value))
+        raise DTypeError(
+            f"no dtype is known as {value!r}",
+            expected=f"one of: {names}",
+            got=repr(value),
+            hint="give the dtype itself, e.g. hr.float32, or np.asarray(value).dtype of a value",
+        )
     return found
 
 
@@ -261,11 +271,19 @@ class Shape:
     def as_tuple(self) -> tuple[int, ...]:
         """The sizes as plain integers; raises ShapeError unless fully defined."""
         if self._dims is None:
-            raise ShapeError("the shape is not known yet", expected="a fully defined shape", got=str(self))
+            raise self._not_known()
         sizes = tuple(size for size in self._dims if size is not None)
         if len(sizes) != len(self._dims):
-            raise ShapeError("the shape is not known yet", expected="a fully defined shape", got=str(self))
+            raise self._not_known()
         return sizes
+
+    def _not_known(self) -> ShapeError:
+        return ShapeError(
+            "the shape is not known yet",
+            expected="a fully defined shape",
+            got=str(self),
+            hint="take hr.shape(x), which the step computes, or declare every size of the placeholder",
+        )
 
     def merge(self, other: Shape) -> Shape:
         """The shape that states what either states; raises ShapeError if they contradict each other."""
@@ -274,7 +292,12 @@ class Shape:
         if other._dims is None:
             return self
         if not self.is_compatible_with(other):
-            raise ShapeError("two shapes contradict each other", expected=str(self), got=str(other))
+            raise ShapeError(
+                "two shapes contradict each other",
+                expected=str(self),
+                got=str(other),
+                hint="correct the wrong one, or leave its sizes open with None",
+            )
         return Shape(a if a is not None else b for a, b in zip(self._dims, other._dims, strict=True))
 
     def is_compatible_with(self, other: Shape) -> _bool:
@@ -296,17 +319,32 @@ class Shape:
         if self._dims is None:
             return Shape([None] * rank)
         if len(self._dims) != rank:
-            raise ShapeError("the rank is wrong", expected=f"rank {rank}", got=f"{self} of rank {len(self._dims)}")
+            raise ShapeError(
+                "the rank is wrong",
+                expected=f"rank {rank}",
+                got=f"{self} of rank {len(self._dims)}",
+                hint="hr.reshape it, or add or drop axes with hr.expand_dims and hr.squeeze",
+            )
         return self
 
     def __iter__(self) -> Iterator[int | None]:
         if self._dims is None:
-            raise ShapeError("a shape of unknown rank has no dimensions to walk over", hint="test `shape.rank` first")
+            raise ShapeError(
+                "a shape of unknown rank has no dimensions to walk over",
+                expected="a known rank",
+                got=str(self),
+                hint="test `shape.rank` first",
+            )
         return iter(self._dims)
 
     def __len__(self) -> int:
         if self._dims is None:
-            raise ShapeError("a shape of unknown rank has no length", hint="test `shape.rank` first")
+            raise ShapeError(
+                "a shape of unknown rank has no length",
+                expected="a known rank",
+                got=str(self),
+                hint="test `shape.rank` first",
+            )
         return len(self._dims)
 
     def __getitem__(self, index: int) -> int | None:
@@ -352,11 +390,21 @@ def _dimension(size: SupportsIndex | None) -> int | None:
     try:
         value = size.__index__()
     except AttributeError:
-        raise ShapeError("a dimension must be an integer or None", expected="int or None", got=repr(size)) from None
+        raise ShapeError(
+            "a dimension must be an integer or None",
+            expected="int or None",
+            got=repr(size),
+            hint="int(size) for a number; a size inside a tensor is not known here, so give None",
+        ) from None
     if value == -1:
         return None
     if value < 0 or value > _MAX_DIMENSION:
-        raise ShapeError("a dimension is out of range", expected="0 <= size < 2**63, or None", got=str(value))
+        raise ShapeError(
+            "a dimension is out of range",
+            expected="0 <= size < 2**63, or None",
+            got=str(value),
+            hint="give None for a size that only the step knows",
+        )
     return value
 
 
@@ -408,6 +456,7 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
             "the shapes do not broadcast together",
             expected="equal sizes, or 1, from the last axis on",
             got=" and ".join(str(shape) for shape in shapes),
+            hint="reshape one of them, or add an axis with hr.expand_dims",
         ) from None
 
 

@@ -142,7 +142,10 @@ class Variable(Operators):
     def _own_handle(self) -> Tensor:
         if self._read is None:
             raise FailedPreconditionError(
-                f"variable '{self.name}' has no handle here", hint="use it under a graph or inside a function"
+                f"variable '{self.name}' has no handle here",
+                expected="a graph that is being built",
+                got="none, and the variable belongs to none",
+                hint="use it under a graph or inside a function",
             )
         return self._read.op.inputs[0]
 
@@ -155,6 +158,8 @@ class Variable(Operators):
             raise InvalidArgumentError(
                 f"variable '{self.name}' belongs to another graph",
                 where=self._own_handle().op.location,
+                expected="a variable of this graph, or of the process",
+                got=f"one of {self._own_handle().graph}",
                 hint="make it outside any graph to share it between graphs",
             )
         with graph.as_default(), without_control_dependencies():
@@ -228,6 +233,8 @@ class Variable(Operators):
             raise FailedPreconditionError(
                 f"variable '{self.name}' has one value per session",
                 where=self._own_handle().op.location,
+                expected="a variable of the process, made outside any graph",
+                got="one of a graph",
                 hint="session.run(variable) gives the value in that session",
             )
         return self._storage.read().copy()
@@ -315,6 +322,7 @@ def _evaluate(initial_value: Any, dtype: DType | None) -> Array:
                 "a variable outside any graph cannot start from a symbolic tensor",
                 where=initial_value.op.location,
                 expected="an array, a Python value, or a function that returns a tensor",
+                got=repr(initial_value),
                 hint="hr.Variable(lambda: hr.random.normal([2, 3]))",
             )
         value = as_array(initial_value, None if isinstance(initial_value, np.ndarray) else dtype)

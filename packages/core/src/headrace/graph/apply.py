@@ -51,7 +51,10 @@ def apply_op(type_name: str, *inputs: TensorLike, name: str | None = None, **att
         op_def = lookup_op_def(type_name)
         if len(inputs) != len(op_def.inputs):
             raise InvalidArgumentError(
-                f"{type_name} was given {len(inputs)} inputs", expected=op_def.signature, got=f"{len(inputs)} inputs"
+                f"{type_name} was given {len(inputs)} inputs",
+                expected=op_def.signature,
+                got=f"{len(inputs)} inputs",
+                hint="pass an input that stands for a list as one list, and attrs by keyword",
             )
         with graph_of(inputs) as graph:
             flat, inferred = _convert_inputs(op_def, inputs, attrs)
@@ -115,6 +118,7 @@ def _convert_inputs(
                 f"input '{argument.name}' of {op_def.name} stands for a list",
                 expected="a sequence of tensors",
                 got=repr(value),
+                hint=f"{argument.name}=[x] for a list of one tensor",
             )
         tensors = [_convert_one(op_def, argument, item, inferred) for item in value]
         if argument.number_attr is not None:
@@ -269,7 +273,14 @@ def as_array(value: TensorLike, dtype: DType | None) -> Array:
     if dtype is None:
         dtype = _natural_dtype(value, natural)
     if not _fits(natural, dtype):
-        raise DTypeError("a Python value does not fit the dtype", expected=str(dtype), got=_short(value))
+        raise DTypeError(
+            "a Python value does not fit the dtype",
+            expected=str(dtype),
+            got=_short(value),
+            hint="str(value)"
+            if dtype is string
+            else "round or clip it first with np.round or np.clip, or use another dtype",
+        )
     return natural.astype(dtype.array_type)
 
 
@@ -290,6 +301,7 @@ def natural_array(value: TensorLike) -> Array:
             "the value is not a tensor",
             expected="numbers, strings or nested sequences of equal length",
             got=_short(value),
+            hint="pad the inner sequences to one length, or np.stack the arrays",
         ) from error
     return natural
 
@@ -335,7 +347,12 @@ def _string_array(value: TensorLike, natural: Array, dtype: DType | None) -> Arr
     NumPy's fixed-width types would drop trailing zero bytes, so the elements come from the value itself.
     """
     if dtype is not None and dtype is not string:
-        raise DTypeError("text has the wrong dtype", expected=str(dtype), got=_short(value))
+        raise DTypeError(
+            "text has the wrong dtype",
+            expected=str(dtype),
+            got=_short(value),
+            hint="turn the text into numbers first, e.g. with int() or float()",
+        )
     objects = np.array(value, dtype=object) if not isinstance(value, (str, bytes)) else np.array(None, dtype=object)
     if isinstance(value, (str, bytes)):
         objects[()] = value
@@ -348,7 +365,7 @@ def _string_array(value: TensorLike, natural: Array, dtype: DType | None) -> Arr
                 got=_short(value),
                 hint="an operation has no value; use one of its .outputs, or read the variable that it assigns to"
                 if isinstance(item, Operation)
-                else None,
+                else "give numbers alone or text alone, and no other objects",
             )
         result.reshape(-1)[index] = item.encode("utf-8") if isinstance(item, str) else bytes(item)
     return result

@@ -113,7 +113,10 @@ class AttrSpec:
         values = tuple(self._normalize_one(item, name) for item in value)
         if self.minimum is not None and len(values) < self.minimum:
             raise AttrError(
-                f"attr '{name}' is too short", expected=f"at least {self.minimum} items", got=f"{len(values)}"
+                f"attr '{name}' is too short",
+                expected=f"at least {self.minimum} items",
+                got=f"{len(values)}",
+                hint=f"add {self.minimum - len(values)} more",
             )
         return values
 
@@ -215,7 +218,12 @@ def _to_function(value: AttrValue) -> FunctionName:
 
 def _to_dtype(value: AttrValue) -> DType:
     if isinstance(value, str) and value.isidentifier() is False:
-        raise DTypeError(f"no dtype is named {value!r}")
+        raise DTypeError(
+            f"no dtype is named {value!r}",
+            expected="the name of a dtype",
+            got=repr(value),
+            hint="give the dtype itself, e.g. hr.float32",
+        )
     return as_dtype(value)
 
 
@@ -247,7 +255,12 @@ def spec_of(value: AttrValue, name: str) -> AttrSpec:
         specs = {spec_of(item, name) for item in value} or {AttrSpec("string")}
         if len(specs) == 1 and not next(iter(specs)).is_list:
             return list_of(specs.pop())
-    raise AttrError(f"attr '{name}' has a wrong value", expected="a " + ", ".join(_PYTHON_TYPES), got=repr(value))
+    raise AttrError(
+        f"attr '{name}' has a wrong value",
+        expected="a " + ", ".join(_PYTHON_TYPES),
+        got=repr(value),
+        hint="give structured data as text, e.g. json.dumps(value)",
+    )
 
 
 _PYTHON_TYPES: dict[str, Any] = {

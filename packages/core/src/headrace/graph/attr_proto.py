@@ -85,7 +85,12 @@ def decode_attr(name: str, proto: attr_pb2.AttrValue, spec: AttrSpec) -> AttrVal
     expected = "list" if spec.is_list else _FIELD_OF_KIND[spec.kind]
     given = proto.WhichOneof("value")
     if given != expected:
-        raise DataLossError(f"attr '{name}' is stored as another kind", expected=str(spec), got=str(given))
+        raise DataLossError(
+            f"attr '{name}' is stored as another kind",
+            expected=str(spec),
+            got=str(given),
+            hint="the file knows another definition of the operation: export the graph with this version",
+        )
     field_name = _FIELD_OF_KIND[spec.kind]
     if spec.is_list:
         return tuple(_decode_scalar(item, spec.kind) for item in getattr(proto.list, field_name))

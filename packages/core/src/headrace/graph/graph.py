@@ -110,7 +110,10 @@ class Graph:
         found = self._by_name.get(name)
         if found is None:
             raise NotFoundError(
-                f"the graph has no operation '{name}'", expected=known_names(name, self._by_name), got=name
+                f"the graph has no operation '{name}'",
+                expected=known_names(name, self._by_name),
+                got=name,
+                hint="[op.name for op in graph.operations] lists the names",
             )
         return found
 
@@ -129,6 +132,9 @@ class Graph:
                 where=operation.location,
                 expected=f"an index below {len(operation.outputs)}",
                 got=name,
+                hint=f"'{op_name}:0' is its first output"
+                if operation.outputs
+                else f"run it by its name alone: '{op_name}'",
             )
         return operation.outputs[index]
 
@@ -269,7 +275,12 @@ class Graph:
     def _check_owner(self, inputs: Sequence[Tensor], control_inputs: Sequence[Operation]) -> None:
         for item in inputs:
             if not isinstance(item, Tensor):
-                raise GraphError("an input is not a tensor", expected="hr.Tensor", got=repr(item))
+                raise GraphError(
+                    "an input is not a tensor",
+                    expected="hr.Tensor",
+                    got=repr(item),
+                    hint="convert the value first with hr.convert_to_tensor",
+                )
         for operation in (*(tensor.op for tensor in inputs), *control_inputs):
             if operation.graph is not self:
                 raise GraphError(
@@ -282,7 +293,11 @@ class Graph:
     def _check_growth(self, line: SourceLine, place: str) -> None:
         if self._finalized:
             raise GraphError(
-                "the graph is finalized", where=place, hint="create every operation before graph.finalize()"
+                "the graph is finalized",
+                where=place,
+                expected="a graph that may still grow",
+                got="a new operation after graph.finalize()",
+                hint="create every operation before graph.finalize()",
             )
         if self._epoch == 0 or self.extend:
             return

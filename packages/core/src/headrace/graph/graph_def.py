@@ -59,7 +59,12 @@ def export_graph_def(graph: Graph, path: str | os.PathLike[str], *, constants: s
       InvalidArgumentError: `constants` is another word.
     """
     if constants not in ("auto", "inline", "beside"):
-        raise InvalidArgumentError("constants is wrong", expected="auto, inline or beside", got=repr(constants))
+        raise InvalidArgumentError(
+            "constants is wrong",
+            expected="auto, inline or beside",
+            got=repr(constants),
+            hint="constants='auto' chooses by size",
+        )
     total = sum(op.attrs["value"].nbytes for op in graph.operations if op.type == "Const")
     beside = constants == "beside" or (constants == "auto" and total > INLINE_LIMIT)
     stored: dict[str, Array] | None = {} if beside else None
@@ -181,7 +186,12 @@ def _load(source: GraphSource) -> tuple[GraphDef, Mapping[str, Array], str]:
     try:
         content = path.read_bytes()
     except FileNotFoundError as error:
-        raise NotFoundError(f"there is no graph file '{path}'", hint="give the path of a .pb or .pbtxt file") from error
+        raise NotFoundError(
+            f"there is no graph file '{path}'",
+            expected="a file that exists",
+            got=str(path.absolute()),
+            hint="give the path of a .pb or .pbtxt file",
+        ) from error
     beside = _constants_path(path)
     constants = read_constants(beside) if beside.exists() else {}
     if path.suffix != ".pbtxt":
@@ -189,7 +199,12 @@ def _load(source: GraphSource) -> tuple[GraphDef, Mapping[str, Array], str]:
     try:
         return text_format.Parse(content.decode("utf-8"), GraphDef()), constants, str(path)
     except (text_format.ParseError, UnicodeDecodeError) as error:
-        raise DataLossError(f"'{path}' is not a GraphDef in text form", got=str(error)[:200]) from error
+        raise DataLossError(
+            f"'{path}' is not a GraphDef in text form",
+            expected="a GraphDef as protobuf text",
+            got=str(error)[:200],
+            hint="a binary graph file must be named .pb; otherwise write it anew with hr.export_graph_def",
+        ) from error
 
 
 def _parse(content: bytes, label: str) -> GraphDef:
@@ -202,6 +217,7 @@ def _parse(content: bytes, label: str) -> GraphDef:
             where=label,
             expected="a serialised GraphDef",
             got=f"{len(content)} bytes: {error}",
+            hint="a text graph file must be named .pbtxt; otherwise write it anew with hr.export_graph_def",
         ) from error
     return proto
 
@@ -228,7 +244,12 @@ class _Import:
         names = {node.name for node in proto.node}
         for key, tensor in self.input_map.items():
             if key.partition(":")[0] not in names:
-                raise GraphError(f"input_map names '{key}'", expected=known_names(key, names), got=repr(key))
+                raise GraphError(
+                    f"input_map names '{key}'",
+                    expected=known_names(key, names),
+                    got=repr(key),
+                    hint="input_map={'x:0': tensor} replaces the output x:0 of the imported graph",
+                )
             self.tensors[key if ":" in key else f"{key}:0"] = tensor
         outputs = _highest_outputs(proto)
         for node in _topological(proto):
@@ -286,7 +307,10 @@ class _Import:
         found = self.tensors.get(edge)
         if found is None:
             raise GraphError(
-                f"'{reader}' reads '{edge}', which does not exist", expected="an output of an earlier operation"
+                f"'{reader}' reads '{edge}', which does not exist",
+                expected="an output of an earlier operation",
+                got=f"no output '{edge}'",
+                hint="correct the output number in the file, or replace the output with input_map={name: tensor}",
             )
         if isinstance(found, Reference):
             return reference_variables.read_reference(self.graph, f"{reader}/read/", found, controls)
@@ -315,6 +339,8 @@ class _Import:
                 raise DataLossError(
                     f"the value of constant '{node.name}' is missing",
                     expected=f"content {key} in the .constants file beside the graph",
+                    got=f"{len(self.constants)} other constants",
+                    hint="copy the .constants file along with the graph file, or export with constants='inline'",
                 )
             attrs["value"] = self.constants[key]
         return attrs
@@ -326,7 +352,12 @@ def _merged(library: bytes, added: FunctionDefLibrary) -> bytes:
     functions = {function.signature.name: function for function in known.function}
     for function in added.function:
         if functions.get(function.signature.name, function) != function:
-            raise GraphError(f"two functions are named '{function.signature.name}'", expected="unique names")
+            raise GraphError(
+                f"two functions are named '{function.signature.name}'",
+                expected="unique names",
+                got="two different definitions",
+                hint="import into a graph of its own, or rename one of the functions",
+            )
         if function.signature.name not in functions:
             known.function.append(function)
     known.gradient.extend(gradient for gradient in added.gradient if gradient not in known.gradient)
@@ -364,7 +395,12 @@ def _topological(proto: GraphDef) -> list[NodeDef]:
     nodes: dict[str, NodeDef] = {}
     for node in proto.node:
         if node.name in nodes:
-            raise GraphError(f"two operations are named '{node.name}'", expected="unique names")
+            raise GraphError(
+                f"two operations are named '{node.name}'",
+                expected="unique names",
+                got=f"{nodes[node.name].op} and {node.op}",
+                hint="rename one of them, and the inputs that read it",
+            )
         nodes[node.name] = node
     waiting = {name: _producers(node, nodes) for name, node in nodes.items()}
     consumers: dict[str, list[str]] = {name: [] for name in nodes}
@@ -398,7 +434,10 @@ def _producers(node: NodeDef, nodes: Mapping[str, NodeDef]) -> set[str]:
         name = edge.removeprefix("^").partition(":")[0]
         if name not in nodes:
             raise GraphError(
-                f"'{node.name}' reads '{edge}', which does not exist", expected="the name of an operation of the graph"
+                f"'{node.name}' reads '{edge}', which does not exist",
+                expected="the name of an operation of the graph",
+                got=f"no operation '{name}'",
+                hint="write the graph with every operation that it reads from, or drop this input",
             )
         producers.add(name)
     return producers

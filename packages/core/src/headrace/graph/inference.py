@@ -15,6 +15,8 @@ from headrace.types import Array, Shape, TensorSpec
 
 __all__ = ["check_inputs", "complete_attrs", "infer_specs", "sees_the_same"]
 
+_ONE_SHAPE_EACH = "let the shape function return a list with one hr.Shape for each output"
+
 
 def complete_attrs(op_def: OpDef, given: Mapping[str, AttrValue]) -> dict[str, AttrValue]:
     """Check the given attributes and fill in the defaults. Names with a leading underscore pass as annotations."""
@@ -25,14 +27,24 @@ def complete_attrs(op_def: OpDef, given: Mapping[str, AttrValue]) -> dict[str, A
         elif spec.default is not REQUIRED:
             values[name] = spec.default
         else:
-            raise AttrError(f"attr '{name}' is missing", expected=op_def.signature, got=_names(given))
+            raise AttrError(
+                f"attr '{name}' is missing",
+                expected=op_def.signature,
+                got=_names(given),
+                hint=f"hr.apply_op({op_def.name!r}, ..., {name}=value)",
+            )
     for name in given:
         if name not in values:
             values[name] = given[name]
             if isinstance(given[name], RawAttr):
                 continue
             if not name.startswith("_"):
-                raise AttrError(f"attr '{name}' is not known", expected=op_def.signature, got=_names(given))
+                raise AttrError(
+                    f"attr '{name}' is not known",
+                    expected=op_def.signature,
+                    got=_names(given),
+                    hint=f"leave it out, or call it '_{name}' if it is only an annotation",
+                )
             spec_of(given[name], name)
     return values
 
@@ -46,7 +58,10 @@ def check_inputs(op_def: OpDef, attrs: Mapping[str, AttrValue], inputs: Sequence
     expected = [(argument, dtype) for argument in op_def.inputs for dtype in argument.dtypes(attrs)]
     if len(expected) != len(inputs):
         raise DTypeError(
-            "the number of inputs is wrong", expected=f"{len(expected)}: {op_def.signature}", got=str(len(inputs))
+            "the number of inputs is wrong",
+            expected=f"{len(expected)}: {op_def.signature}",
+            got=str(len(inputs)),
+            hint="an input that stands for a list counts once for each of its tensors",
         )
     for (argument, dtype), tensor in zip(expected, inputs, strict=True):
         if tensor.dtype is not dtype and tensor.dtype is not UNKNOWN_OUTPUT.dtype:
@@ -106,8 +121,16 @@ def infer_specs(op_def: OpDef, name: str, attrs: Mapping[str, AttrValue], inputs
         raise
     if not isinstance(shapes, (list, tuple)) or not all(isinstance(shape, Shape) for shape in shapes):
         raise InternalError(
-            f"the shape function of {op_def.name} gave no shapes", expected="a list of hr.Shape", got=repr(shapes)
+            f"the shape function of {op_def.name} gave no shapes",
+            expected="a list of hr.Shape",
+            got=repr(shapes),
+            hint=_ONE_SHAPE_EACH,
         )
     if len(shapes) != len(dtypes):
-        raise InternalError(f"the shape function of {op_def.name} gave {len(shapes)} shapes for {len(dtypes)} outputs")
+        raise InternalError(
+            f"the shape function of {op_def.name} gave {len(shapes)} shapes for {len(dtypes)} outputs",
+            expected=f"{len(dtypes)} shapes: {op_def.signature}",
+            got=f"{len(shapes)} shapes",
+            hint=_ONE_SHAPE_EACH,
+        )
     return [TensorSpec(dtype, shape) for dtype, shape in zip(dtypes, shapes, strict=True)]

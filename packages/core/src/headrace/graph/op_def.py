@@ -105,7 +105,10 @@ class ArgSpec:
         count = 1 if self.number_attr is None else attrs[self.number_attr]
         if count > _MAX_TENSORS:
             raise AttrError(
-                f"attr '{self.number_attr}' is too large", expected=f"at most {_MAX_TENSORS}", got=str(count)
+                f"attr '{self.number_attr}' is too large",
+                expected=f"at most {_MAX_TENSORS}",
+                got=str(count),
+                hint="use several operations, one for each part of the list",
             )
         return (dtype,) * count
 
@@ -229,6 +232,7 @@ def _add(op_def: OpDef) -> None:
         if op_def.name in _registry:
             raise AlreadyExistsError(
                 f"operation type '{op_def.name}' is registered already",
+                expected="a name that no operation type has",
                 got=_registry[op_def.name].signature,
                 hint="choose another name; a faster kernel for it is added with hr.register_kernel",
             )
@@ -244,7 +248,10 @@ def _parse_arg(op_name: str, name: str, text: str, attrs: dict[str, AttrSpec]) -
         number_attr = number
     else:
         raise InvalidArgumentError(
-            f"argument '{name}' of {op_name} counts by '{number}'", expected="an int attr of that name", got=text
+            f"argument '{name}' of {op_name} counts by '{number}'",
+            expected="an int attr of that name",
+            got=text,
+            hint=f"attrs=dict({number}=hr.attr.int)",
         )
     spec = attrs.get(element)
     if spec is not None and spec.kind == "type":
@@ -253,7 +260,10 @@ def _parse_arg(op_name: str, name: str, text: str, attrs: dict[str, AttrSpec]) -
         return ArgSpec(name, type_attr=element, number_attr=number_attr)
     if spec is not None:
         raise InvalidArgumentError(
-            f"argument '{name}' of {op_name} takes its dtype from '{element}'", expected="a type attr", got=str(spec)
+            f"argument '{name}' of {op_name} takes its dtype from '{element}'",
+            expected="a type attr",
+            got=str(spec),
+            hint=f"attrs=dict({element}=hr.attr.any_type), or another name for the type attr",
         )
     if element.islower():
         return ArgSpec(name, dtype=as_dtype(element), number_attr=number_attr)

@@ -87,6 +87,7 @@ class Operation:
                 where=self.location,
                 expected="one of: " + ", ".join(sorted(self.attrs)),
                 got=name,
+                hint="operation.attrs holds all of them with their values",
             ) from None
 
     @property

@@ -35,7 +35,12 @@ def overload_operator(*names: str) -> Callable[[Function], Function]:
 def _call(name: str, *operands: Any) -> Tensor:
     function = _overloads.get(name)
     if function is None:
-        raise InternalError(f"the operator '{name}' has no user function")
+        raise InternalError(
+            f"the operator '{name}' has no user function",
+            expected="a function registered with overload_operator",
+            got=f"functions of {len(_overloads)} other operators",
+            hint="import headrace as a whole; if that was done, please report this",
+        )
     result: Tensor = function(*operands)
     return result
 

@@ -106,6 +106,7 @@ def check_name(name: object) -> str:
             "a name has characters that graph files cannot hold",
             expected="letters, digits, '.', '_', '-', '>' and '/', not starting with '_', '-' or '/'",
             got=repr(name),
+            hint="re.sub(r'[^A-Za-z0-9._/>-]', '_', name) replaces the others",
         )
     return name
 
@@ -138,7 +139,12 @@ def name_scope(name: str) -> Iterator[str]:
 def device(name: str) -> Iterator[None]:
     """Ask that the operations created inside run on a device, e.g. `"/job:ps/task:1"` or `"GPU:0"`; may be partial."""
     if not isinstance(name, str):
-        raise GraphError("a device is asked for by name", expected='text, such as "GPU:0"', got=repr(name))
+        raise GraphError(
+            "a device is asked for by name",
+            expected='text, such as "GPU:0"',
+            got=repr(name),
+            hint="leave hr.device out to have the device chosen",
+        )
     with enter(replace(_scope.get(), device=name)):
         yield
 
@@ -147,14 +153,23 @@ def device(name: str) -> Iterator[None]:
 def control_dependencies(control_inputs: Iterable[Operation | Tensor]) -> Iterator[None]:
     """Let the operations created inside run only after the given ones; an empty sequence changes nothing."""
     if hasattr(control_inputs, "graph"):
-        raise GraphError("control dependencies are a sequence", got=repr(control_inputs), hint="[operation]")
+        raise GraphError(
+            "control dependencies are a sequence",
+            expected="a list of operations or tensors",
+            got=repr(control_inputs),
+            hint="[operation]",
+        )
     outer = _scope.get()
     graph = current_graph()
     operations = tuple(_operation(item) for item in control_inputs)
     for operation in operations:
         if operation.graph is not graph:
             raise GraphError(
-                "a control dependency lies in another graph", where=operation.location, hint="build both in one graph"
+                "a control dependency lies in another graph",
+                where=operation.location,
+                expected="operations of the graph that is being built",
+                got="one of another graph",
+                hint="build both in one graph",
             )
     with enter(replace(outer, control_inputs=outer.control_inputs + operations)):
         yield
@@ -179,5 +194,10 @@ def _operation(item: Any) -> Operation:
     """The operation itself, or the one that gives the tensor."""
     operation: Operation = getattr(item, "op", item)
     if not hasattr(operation, "control_inputs"):
-        raise GraphError("this is neither an operation nor a tensor", expected="one of the graph", got=repr(item))
+        raise GraphError(
+            "this is neither an operation nor a tensor",
+            expected="one of the graph",
+            got=repr(item),
+            hint="pass what a function of Headrace returned, such as hr.add(x, y) or variable.assign(x)",
+        )
     return operation

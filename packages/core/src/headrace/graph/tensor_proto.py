@@ -67,7 +67,12 @@ def decode_shape(proto: TensorShapeProto) -> Shape:
         return Shape()
     sizes = [dim.size for dim in proto.dim]
     if any(size < -1 for size in sizes):
-        raise DataLossError("a stored shape is damaged", expected="sizes of at least -1", got=str(sizes))
+        raise DataLossError(
+            "a stored shape is damaged",
+            expected="sizes of at least -1",
+            got=str(sizes),
+            hint="write -1 for a size that is not known",
+        )
     return Shape(sizes)
 
 

@@ -33,7 +33,12 @@ def optimize(graph: Graph, config: Config) -> Graph:
     for step in _resolve(config.passes):
         given = step(graph)
         if not isinstance(given, Graph):
-            raise GraphError(f"pass '{_name(step)}' gave no graph", expected="an hr.Graph", got=repr(given))
+            raise GraphError(
+                f"pass '{_name(step)}' gave no graph",
+                expected="an hr.Graph",
+                got=repr(given),
+                hint="end the pass with `return graph`, also where it changes nothing",
+            )
         graph = given
         if config.verify:
             verify_bounded(graph, stage=_name(step))
@@ -56,5 +61,6 @@ def _resolve(passes: Sequence[str | Pass]) -> list[Pass]:
                 f"there is no graph pass '{item}'",
                 expected=known_names(item, PASSES) + ", or a function Graph -> Graph",
                 got=item,
+                hint="hr.config().passes shows the passes that run now",
             )
     return resolved

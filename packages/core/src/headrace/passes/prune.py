@@ -57,6 +57,8 @@ def prune(
             raise GraphError(
                 f"'{op.name}' marks a result of a function and cannot be run",
                 where=op.location,
+                expected="operations that compute something",
+                got="a _Retval operation",
                 hint=f"fetch what it reads, '{op.inputs[0].name}'",
             )
         inputs = [tensors[tensor] for tensor in op.inputs]

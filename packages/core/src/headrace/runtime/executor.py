@@ -77,7 +77,13 @@ def _end_check(
 
     def check(index: int) -> None:
         if cancellation is not None and cancellation.is_requested:
-            raise CancelledError(f"step {step} was cancelled", where=f"before {operations[index].location}")
+            raise CancelledError(
+                f"step {step} was cancelled",
+                where=f"before {operations[index].location}",
+                expected="a step that runs to its end",
+                got="a call of cancel()",
+                hint="run the step again; what it has assigned already stays assigned",
+            )
         if deadline is not None and time.monotonic() > deadline:
             raise DeadlineExceededError(
                 f"step {step} did not end in time",
@@ -145,6 +151,9 @@ def _traced(
 def _seconds(timeout: Any) -> float:
     if not isinstance(timeout, (int, float)) or not timeout >= 0:
         raise InvalidArgumentError(
-            "the time limit is wrong", expected="seconds, at least 0, or None for no limit", got=repr(timeout)
+            "the time limit is wrong",
+            expected="seconds, at least 0, or None for no limit",
+            got=repr(timeout),
+            hint="give plain seconds, e.g. delta.total_seconds() of a timedelta",
         )
     return timeout

@@ -29,7 +29,12 @@ def flat_feeds(feeds: Mapping[Any, Any] | None) -> Mapping[Any, Any] | None:
         parts = key if isinstance(key, tuple) else (key,)
         for part in parts:
             if part in flat:
-                raise FeedError(f"'{part}' is fed twice", expected="one value", got=f"alone and as a part of {key}")
+                raise FeedError(
+                    f"'{part}' is fed twice",
+                    expected="one value",
+                    got=f"alone and as a part of {key}",
+                    hint="feed the parts alone or the whole, not both",
+                )
         if parts is not key:
             flat[key] = value
             continue
@@ -38,6 +43,7 @@ def flat_feeds(feeds: Mapping[Any, Any] | None) -> Mapping[Any, Any] | None:
                 "the value does not have the parts that are fed",
                 expected=f"{len(key)} values, one for each of {', '.join(map(str, key))}",
                 got=f"a {type(value).__name__}",
+                hint="pass a tuple or list with one value for each part of the key",
             )
         flat.update(zip(key, value, strict=True))
     return flat
@@ -56,11 +62,18 @@ def feed_tensor(graph: Graph, key: Any) -> Tensor:
     if isinstance(tensor, Operation):
         tensor = tensor.outputs[0] if len(tensor.outputs) == 1 else None
     if not isinstance(tensor, Tensor):
-        raise FeedError("this cannot be fed", expected="a tensor, or the name of one", got=repr(key))
+        raise FeedError(
+            "this cannot be fed",
+            expected="a tensor, or the name of one",
+            got=repr(key),
+            hint="feed the tensor that hr.placeholder returned",
+        )
     if tensor.graph is not graph:
         raise FeedError(
             f"'{tensor.name}' is fed, but belongs to another graph",
             where=tensor.op.location,
+            expected="a tensor of the session's graph",
+            got=f"one of {tensor.graph}",
             hint="feed the session's graph",
         )
     if tensor.dtype.kind in ("resource", "variant", "opaque"):
@@ -150,10 +163,21 @@ def check_fed_once(feeds: Sequence[Tensor]) -> None:
     """Raise FeedError if a tensor is fed twice, perhaps once by its name."""
     for tensor in feeds:
         if feeds.count(tensor) > 1:
-            raise FeedError(f"'{tensor.name}' is fed twice", where=tensor.op.location, expected="one value")
+            raise FeedError(
+                f"'{tensor.name}' is fed twice",
+                where=tensor.op.location,
+                expected="one value",
+                got=f"{feeds.count(tensor)} values",
+                hint="remove one of them: a tensor and its name are the same key",
+            )
 
 
 def check_feed_names(feeds: Mapping[Any, Any]) -> None:
     """Raise FeedError unless feeds are given as a mapping."""
     if not isinstance(feeds, Mapping):
-        raise FeedError("feeds are not a mapping", expected="{placeholder: value}", got=type(feeds).__name__)
+        raise FeedError(
+            "feeds are not a mapping",
+            expected="{placeholder: value}",
+            got=type(feeds).__name__,
+            hint="session.run(y, feeds={x: value})",
+        )

@@ -96,6 +96,7 @@ def _leaf(graph: Graph, item: Any) -> Tensor | Operation:
         "this cannot be fetched",
         expected="a tensor, operation, variable, a name of one, or a list, tuple or dict of these",
         got=f"{item!r} of type {type(item).__name__}",
+        hint="a plain Python value needs no step; fetch what a function of Headrace returned",
     )
 
 
@@ -105,5 +106,6 @@ def _check_graph(graph: Graph, op: Operation) -> None:
             f"'{op.name}' is fetched, but belongs to another graph",
             where=op.location,
             expected="an operation of the session's graph",
+            got=f"one of {op.graph}",
             hint="make a session of that graph",
         )

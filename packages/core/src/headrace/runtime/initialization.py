@@ -66,7 +66,13 @@ def _in_order(
                 del path[handle]
             elif other in path:
                 circle = " -> ".join(item.op.name for item in (*path, other))
-                raise GraphError("initial values depend on each other in a circle", where=other.op.location, got=circle)
+                raise GraphError(
+                    "initial values depend on each other in a circle",
+                    where=other.op.location,
+                    expected="initial values that can be computed one after the other",
+                    got=circle,
+                    hint="start one of these variables from a constant, and assign to it later",
+                )
             elif other not in ordered:
                 path[other] = needs(other)
     return list(ordered)

@@ -84,12 +84,14 @@ class VariableBuffer:
                 f"variable '{self.name}' cannot take the value",
                 expected=f"shape {self.shape}",
                 got=f"{list(value.shape)}",
+                hint="reshape the value first, or make the variable with that shape",
             )
         if value.dtype != self.dtype.array_type:
             raise DTypeError(
                 f"variable '{self.name}' cannot take the value",
                 expected=str(self.dtype),
                 got=str(as_dtype(value.dtype)),
+                hint=f"hr.astype(value, hr.{self.dtype})",
             )
 
     def _uninitialized(self) -> FailedPreconditionError:

@@ -154,4 +154,5 @@ def check_value_count(feeds: Sequence[Tensor], values: Sequence[Any]) -> None:
             "the number of values differs from the number of feeds",
             expected=f"{len(feeds)}: " + ", ".join(feed.name for feed in feeds),
             got=str(len(values)),
+            hint="give the values in the order of the feeds of make_callable, each as one argument",
         )
