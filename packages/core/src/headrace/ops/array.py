@@ -34,7 +34,12 @@ def _const_shape(op: InferenceContext) -> list[Shape]:
     """A constant; its value is an attribute."""
     value, stated = op.attr("value"), op.attr("dtype")
     if stated.numpy is None or value.dtype != stated.array_type:
-        raise DTypeError("the value has another dtype", expected=str(stated), got=str(value.dtype))
+        raise DTypeError(
+            "the value has another dtype",
+            expected=str(stated),
+            got=str(value.dtype),
+            hint="make constants with hr.constant(value, dtype), which keeps both the same",
+        )
     return [Shape(value.shape)]
 
 
@@ -55,7 +60,12 @@ def _placeholder_with_default_shape(op: InferenceContext) -> list[Shape]:
     """A tensor that may be fed; if it is not, it has the value of its input."""
     stated: Shape = op.attr("shape")
     if not stated.is_compatible_with(op.inputs[0].shape):
-        raise ShapeError("the default does not fit the shape", expected=str(stated), got=str(op.inputs[0].shape))
+        raise ShapeError(
+            "the default does not fit the shape",
+            expected=str(stated),
+            got=str(op.inputs[0].shape),
+            hint="hr.reshape the default, or write None for the sizes that may vary",
+        )
     return [stated]
 
 
@@ -94,7 +104,12 @@ def _rank_shape(op: InferenceContext) -> list[Shape]:
 def _fill_shape(op: InferenceContext) -> list[Shape]:
     """A tensor of the given sizes, every element the same value."""
     if op.inputs[1].shape.rank not in (None, 0):
-        raise ShapeError("the value must be a scalar", expected="shape []", got=str(op.inputs[1].shape))
+        raise ShapeError(
+            "the value must be a scalar",
+            expected="shape []",
+            got=str(op.inputs[1].shape),
+            hint="hr.full takes one number; hr.broadcast_to repeats a larger value",
+        )
     sizes = op.constant(0)
     return [op.constant_shape(0) if sizes is None else Shape(checked_sizes(sizes))]
 

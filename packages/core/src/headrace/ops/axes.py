@@ -64,6 +64,7 @@ def moveaxis(
             "each moved axis needs one destination",
             expected=f"{len(moved)} destinations",
             got=f"{len(places)}: {list(places)}",
+            hint="pair them up, as in hr.moveaxis(x, [0, 1], [2, 0])",
         )
     order = [axis for axis in range(rank) if axis not in moved]
     for place, axis in sorted(zip(places, moved, strict=True)):

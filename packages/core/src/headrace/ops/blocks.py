@@ -52,7 +52,12 @@ def _image_shape(op: InferenceContext, batch: int | None, sizes: Sequence[int | 
 
 def _divided(size: int | None, block: int, what: str) -> int | None:
     if size is not None and size % block:
-        raise ShapeError(f"the {what} is no multiple of the block", expected=f"a multiple of {block}", got=str(size))
+        raise ShapeError(
+            f"the {what} is no multiple of the block",
+            expected=f"a multiple of {block}",
+            got=str(size),
+            hint=f"hr.pad up to a multiple, or choose a block that divides {size}",
+        )
     return None if size is None else size // block
 
 
@@ -115,12 +120,14 @@ def block_sizes(block: Array, amounts: Array, rank: int, what: str) -> tuple[lis
             f"block_shape and {what} do not fit",
             expected=f"shapes [m] and [m, 2] with m < {rank}",
             got=f"{list(sizes.shape)} and {list(pairs.shape)}",
+            hint="give each spatial axis one block size and one pair [before, after]",
         )
     if sizes.size and (sizes.min() < 1 or pairs.min() < 0):
         raise InvalidArgumentError(
             f"block_shape or {what} are out of range",
             expected=f"blocks >= 1, {what} >= 0",
             got=f"{sizes.tolist()}, {pairs.tolist()}",
+            hint="a block of 1 and the pair [0, 0] leave an axis as it is",
         )
     return [int(size) for size in sizes], [(int(before), int(after)) for before, after in pairs]
 
@@ -132,7 +139,12 @@ def cropped(size: int, before: int, after: int) -> int:
       ShapeError: the crops are longer than the axis.
     """
     if before + after > size:
-        raise ShapeError("the crops exceed the axis", expected=f"crops within {size}", got=f"{before} + {after}")
+        raise ShapeError(
+            "the crops exceed the axis",
+            expected=f"crops within {size}",
+            got=f"{before} + {after}",
+            hint="use the paddings of hr.space_to_batch as the crops",
+        )
     return size - before - after
 
 

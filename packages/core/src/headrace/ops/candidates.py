@@ -39,9 +39,15 @@ def _register_sampler(name: str, doc: str) -> None:
                 "there are too few classes",
                 expected=f"at least {sampled} different ones",
                 got=str(op.attr("range_max")),
+                hint="draw fewer, or let classes repeat with unique=False",
             )
         if sampled > _MAX_SAMPLED:
-            raise InvalidArgumentError("too many are drawn", expected=f"at most {_MAX_SAMPLED}", got=str(sampled))
+            raise InvalidArgumentError(
+                "too many are drawn",
+                expected=f"at most {_MAX_SAMPLED}",
+                got=str(sampled),
+                hint="lower num_sampled; a few thousand are plenty for a loss",
+            )
         classes = _true_classes(op.inputs[0].shape, true)
         return [Shape([sampled]), classes, Shape([sampled])]
 
@@ -61,7 +67,12 @@ def _register_sampler(name: str, doc: str) -> None:
 
 def _true_classes(given: Shape, count: int) -> Shape:
     if not given.with_rank(2).is_compatible_with(Shape([None, count])):
-        raise ShapeError("each example has num_true classes", expected=f"[batch, {count}]", got=str(given))
+        raise ShapeError(
+            "each example has num_true classes",
+            expected=f"[batch, {count}]",
+            got=str(given),
+            hint=f"hr.reshape(labels, [-1, {count}])",
+        )
     return given.merge(Shape([None, count]))
 
 
@@ -275,7 +286,12 @@ def _sampled_logits(
     classes, x = _as_int64(labels), convert_to_tensor(inputs)
     true = classes.shape.with_rank(2)[1]
     if true is None:
-        raise ShapeError("the number of true classes must be known", expected="[batch, true]", got=str(classes.shape))
+        raise ShapeError(
+            "the number of true classes must be known",
+            expected="[batch, true]",
+            got=str(classes.shape),
+            hint="hr.ensure_shape(labels, [None, true]) states the number",
+        )
     drawn = candidates or log_uniform_candidates(classes, num_sampled, num_classes, seed=seed)
     sampled, true_expected, sampled_expected = (stop_gradient(part) for part in drawn)
     flat: Tensor = apply_op("Reshape", classes, [-1])

@@ -68,7 +68,10 @@ def bitcast_shape(shape: Shape, source: DType, target: DType) -> Shape:
     pieces = target.size // source.size
     if not shape.dims or shape.dims[-1] not in (None, pieces):
         raise ShapeError(
-            f"{source} cannot be read as the wider {target}", expected=f"a last axis of size {pieces}", got=str(shape)
+            f"{source} cannot be read as the wider {target}",
+            expected=f"a last axis of size {pieces}",
+            got=str(shape),
+            hint=f"hr.reshape(x, [-1, {pieces}]) first; hr.astype converts values instead of bits",
         )
     return Shape(shape.dims[:-1])
 
@@ -96,7 +99,12 @@ def _ensure_shape_shape(op: InferenceContext) -> list[Shape]:
 def check_ensured(stated: Shape, given: Shape) -> None:
     """Raise ShapeError if `given` contradicts `stated`."""
     if not stated.is_compatible_with(given):
-        raise ShapeError("the tensor has another shape than was ensured", expected=str(stated), got=str(given))
+        raise ShapeError(
+            "the tensor has another shape than was ensured",
+            expected=str(stated),
+            got=str(given),
+            hint="hr.reshape changes a shape; None in hr.ensure_shape allows any size",
+        )
 
 
 @register_op(
@@ -124,7 +132,12 @@ def _one_hot_shape(op: InferenceContext) -> list[Shape]:
 def one_hot_axis(axis: int, rank: int) -> int:
     """Where `OneHot` puts its new axis; -1 means last, other negative numbers are refused, as in TensorFlow."""
     if not -1 <= axis <= rank:
-        raise ShapeError("axis is out of range", expected=f"-1 <= axis <= {rank}", got=str(axis))
+        raise ShapeError(
+            "axis is out of range",
+            expected=f"-1 <= axis <= {rank}",
+            got=str(axis),
+            hint="axis=-1 puts the classes last; hr.moveaxis moves them afterwards",
+        )
     return rank if axis == -1 else axis
 
 
@@ -132,7 +145,12 @@ def one_hot_depth(depth: Array) -> int:
     """The size of the new axis of `OneHot`."""
     number = scalar_of(depth, "depth")
     if number < 0:
-        raise InvalidArgumentError("depth is negative", expected="depth >= 0", got=str(number))
+        raise InvalidArgumentError(
+            "depth is negative",
+            expected="depth >= 0",
+            got=str(number),
+            hint="pass the number of classes, such as hr.max(indices) + 1",
+        )
     return number
 
 

@@ -61,12 +61,14 @@ def convolution_shape(op: HasAttrs, images: Shape, filters: Shape) -> Shape:
                 "the filter does not fit the channels of the images",
                 expected="channels that are a multiple of the filter's third size",
                 got=f"images {images}, filter {filters}",
+                hint="filters are [rows, columns, channels, outputs]; check data_format too",
             )
         if outputs is not None and outputs % (channels // depth):
             raise InvalidArgumentError(
                 "the groups of a convolution share its outputs unevenly",
                 expected=f"outputs that are a multiple of {channels // depth} groups",
                 got=f"images {images}, filter {filters}",
+                hint="add or drop filters, or let each see all channels, which makes one group",
             )
     return window.shape(batch, window.outputs(rows, height, 0), window.outputs(columns, width, 1), outputs)
 
@@ -87,7 +89,10 @@ def depthwise_shape(op: HasAttrs, images: Shape, filters: Shape) -> Shape:
     height, width, depth, multiplier = _filter_sizes(filters)
     if channels is not None and depth is not None and channels != depth:
         raise InvalidArgumentError(
-            "the filter is for another number of channels", expected=f"{channels}", got=f"{depth} in filter {filters}"
+            "the filter is for another number of channels",
+            expected=f"{channels}",
+            got=f"{depth} in filter {filters}",
+            hint="filters are [rows, columns, channels, multiplier]; check data_format too",
         )
     known = channels if channels is not None else depth
     outputs = None if known is None or multiplier is None else known * multiplier
@@ -97,7 +102,12 @@ def depthwise_shape(op: HasAttrs, images: Shape, filters: Shape) -> Shape:
 def _filter_sizes(filters: Shape) -> Sequence[int | None]:
     sizes = list(filters.with_rank(4))
     if 0 in sizes:
-        raise InvalidArgumentError("the filter has no elements", expected="four positive sizes", got=str(filters))
+        raise InvalidArgumentError(
+            "the filter has no elements",
+            expected="four positive sizes",
+            got=str(filters),
+            hint="look where the filter is made, for a layer of 0 units or an empty slice",
+        )
     return sizes
 
 
@@ -112,7 +122,12 @@ def full_sizes(op: HasAttrs, sizes: Shape, filters: Shape, gradient: Shape) -> S
 def check_gradient_shape(wanted: Shape, gradient: Shape) -> None:
     """Raise ShapeError unless a gradient has the shape of the output it belongs to."""
     if not wanted.is_compatible_with(gradient):
-        raise ShapeError("the gradient does not fit the output", expected=str(wanted), got=str(gradient))
+        raise ShapeError(
+            "the gradient does not fit the output",
+            expected=str(wanted),
+            got=str(gradient),
+            hint="hr.gradients passes gradients of the right shape; hr.reshape one made by hand",
+        )
 
 
 @register_op(
@@ -206,6 +221,7 @@ def four(values: int | Sequence[int], data_format: str) -> list[int]:
             "a window is described by one number, one for rows and one for columns, or one per axis",
             expected="1, 2 or 4 numbers",
             got=str(given),
+            hint="2 is a square, [2, 1] rows and columns, [1, 2, 1, 1] a window in the order NHWC",
         )
     return given
 

@@ -26,6 +26,8 @@ __all__ = [
     "histogram_range",
 ]
 
+_RANGE_HINT = "pass [low, high], or hr.stack([hr.min(x), hr.max(x)])"
+
 _NUMBERS = (types.int32, types.int64, types.float32, types.float64)
 
 
@@ -42,7 +44,9 @@ def _histogram_shape(op: InferenceContext) -> list[Shape]:
     """How many values fall into each of nbins equal parts of a range; those outside count in the first or last part."""
     bounds, count = op.constant(1), op.constant(2)
     if not op.inputs[1].shape.is_compatible_with(Shape([2])):
-        raise ShapeError("value_range must have two elements", expected="shape [2]", got=str(op.inputs[1].shape))
+        raise ShapeError(
+            "value_range must have two elements", expected="shape [2]", got=str(op.inputs[1].shape), hint=_RANGE_HINT
+        )
     if bounds is not None:
         histogram_range(bounds)
     return [Shape([None if count is None else histogram_bins(count)])]
@@ -52,7 +56,12 @@ def histogram_bins(nbins: Array) -> int:
     """The number of parts of a histogram, at least 1."""
     count = scalar_of(nbins, "nbins")
     if count < 1:
-        raise InvalidArgumentError("a histogram needs parts", expected="nbins >= 1", got=str(count))
+        raise InvalidArgumentError(
+            "a histogram needs parts",
+            expected="nbins >= 1",
+            got=str(count),
+            hint="leave bins out for 100 parts, or compute it with max(1, ...)",
+        )
     return checked_sizes([count])[0]
 
 
@@ -65,11 +74,16 @@ def histogram_range(value_range: Array) -> tuple[float, float]:
     """
     given = np.asarray(value_range)
     if given.shape != (2,):
-        raise ShapeError("value_range must have two elements", expected="shape [2]", got=str(list(given.shape)))
+        raise ShapeError(
+            "value_range must have two elements", expected="shape [2]", got=str(list(given.shape)), hint=_RANGE_HINT
+        )
     low, high = float(given[0]), float(given[1])
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise InvalidArgumentError(
-            "value_range is not a range", expected="two finite numbers, the lower one first", got=str(given.tolist())
+            "value_range is not a range",
+            expected="two finite numbers, the lower one first",
+            got=str(given.tolist()),
+            hint="swap the numbers, or widen the range where all values are equal",
         )
     return low, high
 
@@ -91,7 +105,12 @@ def _bincount_shape(op: InferenceContext) -> list[Shape]:
 def check_weights(numbers: Shape, weights: Shape) -> None:
     """Raise ShapeError unless there is one weight for each number, or none at all."""
     if weights.num_elements not in (None, 0) and not weights.is_compatible_with(numbers):
-        raise ShapeError("the weights do not fit the numbers", expected=f"{numbers} or no elements", got=str(weights))
+        raise ShapeError(
+            "the weights do not fit the numbers",
+            expected=f"{numbers} or no elements",
+            got=str(weights),
+            hint="hr.broadcast_to(weights, hr.shape(x)), or leave weights out",
+        )
 
 
 def bincount_size(size: Array) -> int:
@@ -110,7 +129,10 @@ def _bucketize_shape(op: InferenceContext) -> list[Shape]:
     boundaries = op.attr("boundaries")
     if any(not low <= high for low, high in pairwise(boundaries)):
         raise InvalidArgumentError(
-            "the boundaries are not sorted", expected="ascending numbers", got=str(list(boundaries))
+            "the boundaries are not sorted",
+            expected="ascending numbers",
+            got=str(list(boundaries)),
+            hint="pass sorted(boundaries)",
         )
     return [op.inputs[0].shape]
 

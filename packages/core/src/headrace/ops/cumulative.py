@@ -23,7 +23,12 @@ def _register_scan(name: str, spec: AttrSpec, doc: str) -> None:
     def shape(op: InferenceContext) -> list[Shape]:
         x, axis = op.inputs[0].shape, op.constant(1)
         if op.inputs[1].shape.rank not in (None, 0):
-            raise ShapeError("the axis is not a scalar", expected="[]", got=str(op.inputs[1].shape))
+            raise ShapeError(
+                "the axis is not a scalar",
+                expected="[]",
+                got=str(op.inputs[1].shape),
+                hint="scan along one axis at a time, one call for each",
+            )
         if axis is not None and x.rank is not None:
             normalize_axis(int(axis), x.rank)
         return [x]
@@ -133,7 +138,11 @@ def _scan(
 ) -> Tensor:
     if axis is None and x.shape.rank != 1:
         raise InvalidArgumentError(
-            "the axis must be given", where=x.op.location, expected="axis=..., or a vector", got=str(x.spec)
+            "the axis must be given",
+            where=x.op.location,
+            expected="axis=..., or a vector",
+            got=str(x.spec),
+            hint="axis=0 goes along the first axis; hr.reshape(x, [-1]) makes a vector",
         )
     chosen = 0 if axis is None else axis
     if initial is None:
@@ -144,6 +153,7 @@ def _scan(
             "an exclusive scan begins with the initial value already",
             expected="include_initial or exclusive",
             got="both",
+            hint="drop exclusive=True, or include_initial=True if the size is to stay",
         )
     rank = known_rank(x, "include_initial", least=1)
     position, shape = normalize_axis(chosen, rank), apply_op("Shape", x)
@@ -186,7 +196,12 @@ def diff(
       [3 5 7]
     """
     if n < 0:
-        raise InvalidArgumentError("the number of differences is negative", expected="n >= 0", got=str(n))
+        raise InvalidArgumentError(
+            "the number of differences is negative",
+            expected="n >= 0",
+            got=str(n),
+            hint="n=0 takes none; hr.cumulative_sum undoes differences",
+        )
     parts = promoted(*(part for part in (prepend, x, append) if part is not None))
     result: Tensor = parts[0] if len(parts) == 1 else apply_op("ConcatV2", parts, axis)
     before = (slice(None),) * normalize_axis(axis, known_rank(result, "diff", least=1))

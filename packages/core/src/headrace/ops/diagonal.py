@@ -45,7 +45,10 @@ def band_width(value: Array, size: int | None, what: str) -> int | None:
     width = scalar_of(value, what)
     if size is not None and width > size:
         raise InvalidArgumentError(
-            f"{what} is out of range", expected=f"{what} <= {size}, or negative for all", got=str(width)
+            f"{what} is out of range",
+            expected=f"{what} <= {size}, or negative for all",
+            got=str(width),
+            hint="hr.tril or hr.triu keeps a whole triangle",
         )
     return None if width < 0 else width
 
@@ -55,7 +58,12 @@ def _diag_shape(op: InferenceContext) -> list[Shape]:
     """A tensor `[s..., s...]` with the input `[s...]` where both halves of the index are equal, zeros elsewhere."""
     shape = op.inputs[0].shape
     if shape.rank == 0:
-        raise ShapeError("a scalar has no diagonal", expected="rank >= 1", got="shape []")
+        raise ShapeError(
+            "a scalar has no diagonal",
+            expected="rank >= 1",
+            got="shape []",
+            hint="hr.reshape(x, [1]) makes a diagonal of one element",
+        )
     return [shape + shape]
 
 
@@ -76,7 +84,12 @@ def diagonal_half(shape: Shape) -> Shape:
     half = len(shape.dims) // 2
     first, second = Shape(shape.dims[:half]), Shape(shape.dims[half:])
     if not half or not first.is_compatible_with(second):
-        raise ShapeError("the tensor has no diagonal", expected="a shape of two equal halves", got=str(shape))
+        raise ShapeError(
+            "the tensor has no diagonal",
+            expected="a shape of two equal halves",
+            got=str(shape),
+            hint="hr.linalg.diagonal takes the diagonals of matrices of any size",
+        )
     return first.merge(second)
 
 
@@ -104,7 +117,12 @@ def check_diagonal(matrices: Shape, diagonals: Shape) -> None:
     """Raise ShapeError unless `diagonals` has the shape of the main diagonals of `matrices`."""
     wanted = diagonal_shape(matrices)
     if not wanted.is_compatible_with(diagonals):
-        raise ShapeError("the diagonal does not fit", expected=str(wanted), got=str(diagonals))
+        raise ShapeError(
+            "the diagonal does not fit",
+            expected=str(wanted),
+            got=str(diagonals),
+            hint="hr.reshape it, or repeat one diagonal for all matrices with hr.broadcast_to",
+        )
 
 
 def diagonal_shape(matrices: Shape) -> Shape:
@@ -119,7 +137,12 @@ def diagonal_shape(matrices: Shape) -> Shape:
 
 def _at_least(shape: Shape, rank: int) -> Shape:
     if shape.rank is not None and shape.rank < rank:
-        raise ShapeError("the rank is too low", expected=f"rank >= {rank}", got=str(shape))
+        raise ShapeError(
+            "the rank is too low",
+            expected=f"rank >= {rank}",
+            got=str(shape),
+            hint="hr.expand_dims adds an axis of size 1",
+        )
     return shape
 
 
@@ -192,7 +215,12 @@ def eye(
        [0. 1. 0.]]
     """
     if n_rows < 0 or (n_cols is not None and n_cols < 0):
-        raise ShapeError("a size is negative", expected="sizes >= 0", got=f"{n_rows}, {n_cols}")
+        raise ShapeError(
+            "a size is negative",
+            expected="sizes >= 0",
+            got=f"{n_rows}, {n_cols}",
+            hint="bound a computed size with max(0, ...)",
+        )
     rows = apply_op("ExpandDims", apply_op("Range", 0, n_rows, 1), 1)
     columns = apply_op("Range", 0, n_rows if n_cols is None else n_cols, 1)
     ones = apply_op("Equal", apply_op("Sub", columns, rows), k)

@@ -35,6 +35,7 @@ def check_input(op: InferenceContext, index: int, name: str, expected: Shape) ->
             f"{op.type} '{op.name}' takes its {name} in another shape",
             expected=f"{name} {expected}",
             got=f"{name} {given}",
+            hint=f"hr.reshape the {name}; a plain number is a scalar, a list of numbers a vector",
         )
 
 
@@ -47,6 +48,7 @@ def wanted_shape(op: InferenceContext) -> list[Shape]:
             f"{op.type} '{op.name}' cannot make a tensor with a negative size",
             expected="sizes of at least 0",
             got=str(value.tolist()),
+            hint="take sizes from hr.shape(x); -1 does not stand for the rest here",
         )
     return [op.constant_shape(0)]
 
@@ -59,7 +61,10 @@ def drawn_shape(op: InferenceContext) -> list[Shape]:
     draws = None if number is None else int(number)
     if draws is not None and draws < 0:
         raise ShapeError(
-            f"{op.type} '{op.name}' cannot draw a negative number of times", expected=">= 0", got=str(draws)
+            f"{op.type} '{op.name}' cannot draw a negative number of times",
+            expected=">= 0",
+            got=str(draws),
+            hint="bound a computed num_samples with max(0, ...)",
         )
     return [Shape([op.inputs[0].shape.with_rank(2)[0], draws])]
 

@@ -135,7 +135,12 @@ def isdtype(dtype: DTypeLike, kind: DTypeLike | tuple[DTypeLike, ...]) -> bool:
     if not isinstance(kind, str):
         return as_dtype(dtype) is as_dtype(kind)
     if kind not in _KINDS:
-        raise InvalidArgumentError(f"there is no kind '{kind}' of dtypes", expected=known_names(kind, _KINDS), got=kind)
+        raise InvalidArgumentError(
+            f"there is no kind '{kind}' of dtypes",
+            expected=known_names(kind, _KINDS),
+            got=kind,
+            hint="use a tuple for several kinds, or a dtype such as hr.float32 to compare dtypes",
+        )
     return as_dtype(dtype).kind in _KINDS[kind]
 
 

@@ -15,6 +15,8 @@ from headrace.types import Shape, broadcast_shapes
 
 __all__ = ["ELLIPSIS", "Equation", "Subscript", "contract", "einsum", "ellipsis_rank", "merge_size", "tensordot"]
 
+_INPUTS_HINT = "write one subscript for each operand, with commas between, as in 'ij,jk->ik'"
+
 ELLIPSIS = "..."
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
@@ -78,6 +80,7 @@ def ellipsis_rank(subscript: Subscript, rank: int) -> int:
             "the equation does not fit the rank of an input",
             expected=f"rank {'>= ' if ELLIPSIS in subscript else ''}{named} for '{''.join(subscript)}'",
             got=f"rank {rank}",
+            hint="write ... for axes without a label, or hr.squeeze axes of size 1",
         )
     return rank - named
 
@@ -96,7 +99,10 @@ def _einsum_shape(op: InferenceContext) -> list[Shape]:
     equation = Equation.parse(op.attr("equation"))
     if len(equation.inputs) != len(op.inputs):
         raise InvalidArgumentError(
-            "the equation has another number of inputs", expected=str(len(op.inputs)), got=str(equation)
+            "the equation has another number of inputs",
+            expected=str(len(op.inputs)),
+            got=str(equation),
+            hint=_INPUTS_HINT,
         )
     sizes: dict[str, int | None] = {}
     batch = Shape([])
@@ -119,7 +125,12 @@ def _einsum_shape(op: InferenceContext) -> list[Shape]:
 def merge_size(label: str, known: int | None, size: int | None) -> int | None:
     """The size of a label that has been met before; raises ShapeError if it differs."""
     if known is not None and size is not None and known != size:
-        raise ShapeError(f"label '{label}' has two sizes", expected=str(known), got=str(size))
+        raise ShapeError(
+            f"label '{label}' has two sizes",
+            expected=str(known),
+            got=str(size),
+            hint="give one of the axes another letter, or slice or hr.reshape its input",
+        )
     return size if known is None else known
 
 
@@ -148,7 +159,10 @@ def einsum(equation: str, *operands: TensorLike, name: str | None = None) -> Ten
     tensors = promoted(*operands) if operands else []
     if len(tensors) != len(parsed.inputs):
         raise InvalidArgumentError(
-            "the equation has another number of operands", expected=str(parsed), got=f"{len(tensors)} operands"
+            "the equation has another number of operands",
+            expected=str(parsed),
+            got=f"{len(tensors)} operands",
+            hint=_INPUTS_HINT,
         )
     return contract(tensors, parsed, name=name)
 

@@ -49,7 +49,10 @@ def matrix_shape(op: InferenceContext, index: int, *, square: bool = False) -> t
     if len(shape) < 2 or (square and not Shape([shape[-2]]).is_compatible_with(Shape([shape[-1]]))):
         wanted = "square matrices" if square else "matrices"
         raise ShapeError(
-            f"{op.type} takes {wanted}", expected="[..., n, n]" if square else "[..., m, n]", got=str(shape)
+            f"{op.type} takes {wanted}",
+            expected="[..., n, n]" if square else "[..., m, n]",
+            got=str(shape),
+            hint="hr.expand_dims adds an axis" if len(shape) < 2 else "hr.linalg.pinv, qr and svd take other matrices",
         )
     return Shape(shape.dims[:-2]), shape.dims[-2], shape.dims[-1]
 
@@ -123,7 +126,12 @@ def _triangular_solve_shape(op: InferenceContext) -> list[Shape]:
     lead, size, _ = matrix_shape(op, 0, square=True)
     other, rows, columns = matrix_shape(op, 1)
     if not Shape([size]).is_compatible_with(Shape([rows])):
-        raise ShapeError("the right side does not fit the matrix", expected=f"{size} rows", got=str(op.inputs[1].shape))
+        raise ShapeError(
+            "the right side does not fit the matrix",
+            expected=f"{size} rows",
+            got=str(op.inputs[1].shape),
+            hint="hr.matrix_transpose(b) if its columns are meant as rows, or hr.expand_dims(b, axis=-1)",
+        )
     return [broadcast_shapes(lead, other) + Shape([rows if size is None else size, columns])]
 
 
@@ -178,7 +186,12 @@ def qr(x: TensorLike, *, mode: str = "reduced", name: str | None = None) -> QR:
        [0.  0.4]]
     """
     if mode not in ("reduced", "complete"):
-        raise InvalidArgumentError("the mode is not known", expected="'reduced' or 'complete'", got=repr(mode))
+        raise InvalidArgumentError(
+            "the mode is not known",
+            expected="'reduced' or 'complete'",
+            got=repr(mode),
+            hint="'reduced' suits least squares, 'complete' makes q square",
+        )
     return QR(*apply_op("Qr", x, full_matrices=mode == "complete", name=name))
 
 

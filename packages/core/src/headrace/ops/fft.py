@@ -50,7 +50,12 @@ def _row_size(op: InferenceContext) -> tuple[Shape, int | None]:
     """The shape of the input without its last axis, and the size of that."""
     shape = op.inputs[0].shape
     if shape.rank == 0:
-        raise ShapeError("a scalar has no transform", expected="rank >= 1", got="shape []")
+        raise ShapeError(
+            "a scalar has no transform",
+            expected="rank >= 1",
+            got="shape []",
+            hint="hr.reshape(x, [1]) makes a vector of one element",
+        )
     return (shape, None) if shape.dims is None else (Shape(shape.dims[:-1]), shape.dims[-1])
 
 
@@ -104,11 +109,12 @@ def transform_length(length: Array) -> int:
     given = np.asarray(length)
     if given.shape != (1,):
         raise ShapeError(
-            "fft_length must have one number for the last axis", expected="[1]", got=str(list(given.shape))
+            "fft_length must have one number for the last axis",
+            expected="[1]",
+            got=str(list(given.shape)),
+            hint="pass [n]; hr.fft.rfft and hr.fft.irfft take it as n=...",
         )
-    if given[0] < 1:
-        raise InvalidArgumentError("the length of a transform must be positive", expected=">= 1", got=str(given[0]))
-    return int(given[0])
+    return positive_length(int(given[0]))
 
 
 def fft(
@@ -351,7 +357,10 @@ def _sizes_and_axes(
     sizes: list[int | None] = [None] * len(chosen) if s is None else list(s)
     if len(sizes) != len(chosen):
         raise InvalidArgumentError(
-            "there must be one length for each axis", expected=f"{len(chosen)} lengths", got=str(sizes)
+            "there must be one length for each axis",
+            expected=f"{len(chosen)} lengths",
+            got=str(sizes),
+            hint="leave out s to keep the sizes, or axes to take the last ones",
         )
     return sizes, chosen
 
@@ -396,7 +405,12 @@ _NORMS = ("backward", "ortho", "forward")
 def _forward_factor(norm: str) -> float:
     """The power of the length by which the sums of a forward transform are multiplied."""
     if norm not in _NORMS:
-        raise InvalidArgumentError("the norm is not known", expected="one of: " + ", ".join(_NORMS), got=repr(norm))
+        raise InvalidArgumentError(
+            "the norm is not known",
+            expected="one of: " + ", ".join(_NORMS),
+            got=repr(norm),
+            hint="leave out norm to scale only the inverse transform",
+        )
     return {"backward": 0.0, "ortho": -0.5, "forward": -1.0}[norm]
 
 

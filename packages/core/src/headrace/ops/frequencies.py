@@ -20,7 +20,12 @@ __all__ = ["fftfreq", "fftshift", "ifftshift", "positive_length", "rfftfreq"]
 def positive_length(n: int) -> int:
     """The length of a transform; raises InvalidArgumentError unless it is positive."""
     if n < 1:
-        raise InvalidArgumentError("the length of a transform must be positive", expected=">= 1", got=str(n))
+        raise InvalidArgumentError(
+            "the length of a transform must be positive",
+            expected=">= 1",
+            got=str(n),
+            hint="pass a larger n; without one, irfft takes 2 * (m - 1) of m values",
+        )
     return n
 
 

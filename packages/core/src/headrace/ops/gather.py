@@ -68,7 +68,10 @@ def gathered_sizes(
     number = normalize_axis(axis, len(params))
     if number < batch:
         raise ShapeError(
-            "the axis of a gather is a batch axis", expected=f"axis >= batch_dims = {batch}", got=str(axis)
+            "the axis of a gather is a batch axis",
+            expected=f"axis >= batch_dims = {batch}",
+            got=str(axis),
+            hint="choose a later axis, or lower batch_dims",
         )
     lead = Shape(params[:batch])
     if not lead.is_compatible_with(Shape(indices[:batch])):
@@ -76,6 +79,7 @@ def gathered_sizes(
             "the batch axes of params and indices differ",
             expected=f"indices that begin with {lead}",
             got=str(Shape(indices)),
+            hint="hr.broadcast_to makes them equal, or gather without batch axes, batch_dims=0",
         )
     merged = lead.merge(Shape(indices[:batch]))
     return number, batch, [*merged, *params[batch:number], *indices[batch:], *params[number + 1 :]]
@@ -86,7 +90,12 @@ def gather_batch_dims(batch_dims: int, indices: Sequence[int | None], params: Se
     limit = min(len(indices), len(params) - 1)
     number = batch_dims + len(indices) if batch_dims < 0 else batch_dims
     if not 0 <= number <= limit:
-        raise ShapeError("batch_dims is out of range", expected=f"at most {limit}", got=str(batch_dims))
+        raise ShapeError(
+            "batch_dims is out of range",
+            expected=f"at most {limit}",
+            got=str(batch_dims),
+            hint="batch_dims=0 gathers without batch axes; hr.expand_dims adds one",
+        )
     return number
 
 
@@ -112,13 +121,19 @@ def check_index_depth(indices: Shape, params: Shape) -> int | None:
       ShapeError: there is no last axis, or it speaks of more axes than there are.
     """
     if indices.rank == 0:
-        raise ShapeError("indices must have a last axis", expected="rank >= 1", got="shape []")
+        raise ShapeError(
+            "indices must have a last axis",
+            expected="rank >= 1",
+            got="shape []",
+            hint="hr.expand_dims(indices, axis=-1) makes it the index of one element",
+        )
     depth = None if indices.dims is None else indices.dims[-1]
     if depth is not None and params.rank is not None and depth > params.rank:
         raise ShapeError(
             "indices speak of more axes than there are",
             expected=f"a last axis of at most {params.rank}",
             got=str(indices),
+            hint="hr.expand_dims(indices, axis=-1) if they are positions along the first axis",
         )
     return depth
 
@@ -144,7 +159,12 @@ def check_updates(indices: Shape, updates: Shape, target: Shape) -> None:
         return
     wanted = Shape((*indices.dims[:-1], *target.dims[depth:]))
     if not wanted.is_compatible_with(updates):
-        raise ShapeError("the updates do not fit the indices", expected=str(wanted), got=str(updates))
+        raise ShapeError(
+            "the updates do not fit the indices",
+            expected=str(wanted),
+            got=str(updates),
+            hint="hr.broadcast_to repeats one value for every index; hr.reshape drops extra axes",
+        )
 
 
 _TENSOR_SCATTER: dict[str, Any] = {
@@ -186,7 +206,10 @@ def inverted(permutation: Array) -> Array:
     given = np.asarray(permutation)
     if given.ndim != 1 or not np.array_equal(np.sort(given), np.arange(given.size)):
         raise ShapeError(
-            "the vector is not a permutation", expected="each of 0, 1, ..., n - 1 once", got=str(given.tolist())
+            "the vector is not a permutation",
+            expected="each of 0, 1, ..., n - 1 once",
+            got=str(given.tolist()),
+            hint="hr.argsort gives the permutation that sorts any vector",
         )
     return np.argsort(given).astype(given.dtype)
 

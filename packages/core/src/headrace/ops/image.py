@@ -28,6 +28,9 @@ __all__ = [
     "rgb_to_hsv",
 ]
 
+_SIZE_HINT = "pass [rows, columns] in pixels; batch and channels stay as they are"
+_BOX_HINT = "boxes are rows of [y1, x1, y2, x2]"
+
 _SAMPLING = {"align_corners": attr.bool(False), "half_pixel_centers": attr.bool(False)}
 _METHODS = {"nearest": "ResizeNearestNeighbor", "bilinear": "ResizeBilinear", "bicubic": "ResizeBicubic"}
 
@@ -39,7 +42,9 @@ def sampled_size(size: Array) -> tuple[int, int]:
       InvalidArgumentError: it is not a vector of two positive numbers.
     """
     if np.shape(size) != (2,) or int(np.min(size)) <= 0:
-        raise InvalidArgumentError("an image has rows and columns", expected="two sizes > 0", got=f"{np.asarray(size)}")
+        raise InvalidArgumentError(
+            "an image has rows and columns", expected="two sizes > 0", got=f"{np.asarray(size)}", hint=_SIZE_HINT
+        )
     rows, columns = (int(item) for item in size)
     return rows, columns
 
@@ -52,7 +57,12 @@ def check_sampled(images: Shape, rows: int | None, columns: int | None) -> Shape
     """
     batch, height, width, channels = images.with_rank(4)
     if 0 in (height, width):
-        raise ShapeError("there is nothing to sample", expected="rows and columns", got=str(images))
+        raise ShapeError(
+            "there is nothing to sample",
+            expected="rows and columns",
+            got=str(images),
+            hint="leave empty images out, or hr.pad them to one pixel at least",
+        )
     if None not in (batch, rows, columns, channels):
         checked_sizes([batch or 0, rows or 0, columns or 0, channels or 0])
     return Shape([batch, rows, columns, channels])
@@ -61,7 +71,10 @@ def check_sampled(images: Shape, rows: int | None, columns: int | None) -> Shape
 def _check_sampling(op: InferenceContext) -> None:
     if op.attr("align_corners") and op.attr("half_pixel_centers"):
         raise InvalidArgumentError(
-            "pixels are sampled in one way", expected="align_corners or half_pixel_centers", got="both"
+            "pixels are sampled in one way",
+            expected="align_corners or half_pixel_centers",
+            got="both",
+            hint="leave out half_pixel_centers where align_corners=True",
         )
 
 
@@ -70,7 +83,10 @@ def _resized(op: InferenceContext) -> list[Shape]:
     known = op.constant(1)
     if known is None and not op.inputs[1].shape.is_compatible_with(Shape([2])):
         raise InvalidArgumentError(
-            "an image has rows and columns", expected="two sizes > 0", got=f"shape {op.inputs[1].shape}"
+            "an image has rows and columns",
+            expected="two sizes > 0",
+            got=f"shape {op.inputs[1].shape}",
+            hint=_SIZE_HINT,
         )
     rows, columns = (None, None) if known is None else sampled_size(known)
     return [check_sampled(op.inputs[0].shape, rows, columns)]
@@ -125,7 +141,12 @@ def _sampling_gradient(op: InferenceContext) -> list[Shape]:
     grads, images = op.inputs[0].shape.with_rank(4), op.inputs[1].shape.with_rank(4)
     wanted = check_sampled(images, grads[1], grads[2])
     if not wanted.is_compatible_with(grads):
-        raise ShapeError("the gradient does not fit the images", expected=str(wanted), got=str(grads))
+        raise ShapeError(
+            "the gradient does not fit the images",
+            expected=str(wanted),
+            got=str(grads),
+            hint="hr.gradients passes gradients of the right shape; hr.reshape one made by hand",
+        )
     return [images]
 
 
@@ -169,7 +190,12 @@ def _crop_shape(op: InferenceContext) -> list[Shape]:
     _, _, _, channels = check_sampled(image, None, None)
     count, four = boxes.with_rank(2)
     if four not in (None, 4) or not numbers.is_compatible_with(Shape([count])):
-        raise ShapeError("boxes do not fit", expected="boxes [n, 4], box_ind [n]", got=f"{boxes}, {numbers}")
+        raise ShapeError(
+            "boxes do not fit",
+            expected="boxes [n, 4], box_ind [n]",
+            got=f"{boxes}, {numbers}",
+            hint=_BOX_HINT + ", box_indices the image of each",
+        )
     return [Shape([numbers[0] if numbers.rank and count is None else count, rows, columns, channels])]
 
 
@@ -193,7 +219,10 @@ def _suppression_shape(op: InferenceContext) -> list[Shape]:
     count, four = op.inputs[0].shape.with_rank(2)
     if four not in (None, 4) or not op.inputs[1].shape.is_compatible_with(Shape([count])):
         raise ShapeError(
-            "boxes do not fit", expected="boxes [n, 4], scores [n]", got=f"{op.inputs[0].shape}, {op.inputs[1].shape}"
+            "boxes do not fit",
+            expected="boxes [n, 4], scores [n]",
+            got=f"{op.inputs[0].shape}, {op.inputs[1].shape}",
+            hint=_BOX_HINT + ", scores one number for each",
         )
     for index, what in ((2, "max_output_size"), (3, "iou_threshold"), (4, "score_threshold")):
         check_scalar(op.inputs[index].shape, what)
@@ -206,7 +235,12 @@ _COLOURS = {"T": attr.type("bfloat16", "float16", "float32", "float64", default=
 def _colours(op: InferenceContext) -> list[Shape]:
     images = op.inputs[0].shape
     if images.dims is not None and (not images.dims or images.dims[-1] not in (None, 3)):
-        raise ShapeError("a colour has three parts", expected="[..., 3]", got=str(images))
+        raise ShapeError(
+            "a colour has three parts",
+            expected="[..., 3]",
+            got=str(images),
+            hint="hr.moveaxis(images, -3, -1) puts the channels last",
+        )
     return [images]
 
 
@@ -232,7 +266,12 @@ def _contrast_shape(op: InferenceContext) -> list[Shape]:
     """The difference from the mean of each channel of an image times a factor."""
     images = op.inputs[0].shape
     if images.rank is not None and images.rank < 3:
-        raise ShapeError("these are no images", expected="[..., rows, columns, channels]", got=str(images))
+        raise ShapeError(
+            "these are no images",
+            expected="[..., rows, columns, channels]",
+            got=str(images),
+            hint="hr.expand_dims(images, axis=-1) adds a single channel",
+        )
     check_scalar(op.inputs[1].shape, "contrast_factor")
     return [images]
 
@@ -251,7 +290,12 @@ def patch_sizes(
     lists = {name: op.attr(name) for name in ("ksizes", "strides", "rates")}
     for name, given in lists.items():
         if len(given) != 4 or given[0] != 1 or given[3] != 1 or not all(0 < item < 2**31 for item in given):
-            raise InvalidArgumentError(f"'{name}' is wrong", expected="[1, rows, columns, 1], > 0", got=str(given))
+            raise InvalidArgumentError(
+                f"'{name}' is wrong",
+                expected="[1, rows, columns, 1], > 0",
+                got=str(given),
+                hint="hr.image.extract_patches takes rows and columns and adds the ones itself",
+            )
     axes: list[tuple[int | None, int, int, int]] = []
     for axis in (1, 2):
         taps, stride, rate = (lists[name][axis] for name in ("ksizes", "strides", "rates"))
@@ -319,7 +363,12 @@ def resize(
       [1.   1.25 1.75 2.25 2.75 3.  ]
     """
     if method not in _METHODS:
-        raise InvalidArgumentError("the method is not known", expected=" or ".join(_METHODS), got=repr(method))
+        raise InvalidArgumentError(
+            "the method is not known",
+            expected=" or ".join(_METHODS),
+            got=repr(method),
+            hint="leave out method for smooth images; 'nearest' keeps class numbers intact",
+        )
     centers = not align_corners if half_pixel_centers is None else half_pixel_centers
     attrs = {"align_corners": align_corners, "half_pixel_centers": centers}
     result: Tensor = apply_op(_METHODS[method], convert_to_tensor(images), size, **attrs, name=name)

@@ -19,6 +19,8 @@ from headrace.types import Array, Shape
 
 __all__ = ["concat", "concatenated", "equal_part", "part_sizes", "split", "stack", "unpacked_axis", "unstack"]
 
+_REST_HINT = "make just one size -1: that part takes what the others leave"
+
 
 @register_op(
     "ConcatV2",
@@ -108,7 +110,12 @@ def equal_part(size: int | None, count: int) -> int | None:
     if size is None:
         return None
     if size % count:
-        raise ShapeError("the axis cannot be split evenly", expected=f"a multiple of {count}", got=f"size {size}")
+        raise ShapeError(
+            "the axis cannot be split evenly",
+            expected=f"a multiple of {count}",
+            got=f"size {size}",
+            hint="name the sizes, as in hr.split(x, [3, 2]), or hr.pad the axis",
+        )
     return size // count
 
 
@@ -151,11 +158,15 @@ def part_sizes(sizes: Array, total: int | None, count: int) -> list[int | None]:
             "the sizes of the parts are wrong",
             expected=f"{count} sizes >= 0, of which one may be -1",
             got=str(given.tolist()),
+            hint=_REST_HINT,
         )
     known = sum(size for index, size in enumerate(parts) if size is not None and index not in open_parts)
     if total is not None and (known > total or (not open_parts and known != total)):
         raise ShapeError(
-            "the parts do not fit the axis", expected=f"sizes that add up to {total}", got=str(given.tolist())
+            "the parts do not fit the axis",
+            expected=f"sizes that add up to {total}",
+            got=str(given.tolist()),
+            hint=_REST_HINT,
         )
     for index in open_parts:
         parts[index] = None if total is None else total - known
@@ -174,7 +185,10 @@ def _pack_shape(op: InferenceContext) -> list[Shape]:
     for spec in op.inputs:
         if not merged.is_compatible_with(spec.shape):
             raise ShapeError(
-                "the tensors cannot be stacked", expected=f"equal shapes, as {merged}", got=str(spec.shape)
+                "the tensors cannot be stacked",
+                expected=f"equal shapes, as {merged}",
+                got=str(spec.shape),
+                hint="hr.concat joins along an axis there is; hr.pad or hr.reshape makes shapes equal",
             )
         merged = merged.merge(spec.shape)
     if merged.dims is None:
@@ -206,7 +220,12 @@ def unpacked_axis(dims: Sequence[int | None], axis: int, count: int) -> int:
     """
     number = normalize_axis(axis, len(dims))
     if dims[number] not in (None, count):
-        raise ShapeError(f"axis {axis} cannot be unstacked", expected=f"size {count}", got=f"{Shape(dims)}")
+        raise ShapeError(
+            f"axis {axis} cannot be unstacked",
+            expected=f"size {count}",
+            got=f"{Shape(dims)}",
+            hint="leave out num for one tensor per element; hr.split makes larger parts",
+        )
     return number
 
 
@@ -240,7 +259,12 @@ def _several(values: Any, what: str) -> Sequence[TensorLike]:
         return [values[index] for index in range(len(values))]
     tensors = list(values)
     if not tensors:
-        raise InvalidArgumentError(f"{what} got no tensors", expected="one or more tensors", got="[]")
+        raise InvalidArgumentError(
+            f"{what} got no tensors",
+            expected="one or more tensors",
+            got="[]",
+            hint="check that the list is filled, or start it with a tensor, such as hr.zeros([0, ...])",
+        )
     return tensors
 
 
@@ -299,6 +323,7 @@ def _known_size(tensor: Tensor, axis: int, needed: str) -> int:
             where=tensor.op.location,
             expected=f"a static size, or {needed}",
             got=str(tensor.shape),
+            hint="hr.ensure_shape states a size that was lost on the way",
         )
     return size
 

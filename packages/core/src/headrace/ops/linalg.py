@@ -98,7 +98,12 @@ def _batch_matmul_shape(op: InferenceContext) -> list[Shape]:
     if left.dims is None or right.dims is None:
         return [Shape()]
     if len(left) < 2 or len(right) < 2:
-        raise ShapeError(f"{op.type} multiplies matrices", expected="rank >= 2", got=f"{left} and {right}")
+        raise ShapeError(
+            f"{op.type} multiplies matrices",
+            expected="rank >= 2",
+            got=f"{left} and {right}",
+            hint="hr.matmul takes vectors too; hr.expand_dims makes a matrix of one",
+        )
     (rows, inner), (other, columns) = left.dims[-2:], right.dims[-2:]
     if op.attr("adj_x"):
         rows, inner = inner, rows
@@ -130,7 +135,12 @@ def _batch_matmul_v1_shape(op: InferenceContext) -> list[Shape]:
     if left.dims is not None and right.dims is not None:
         batches = Shape(left.dims[:-2]), Shape(right.dims[:-2])
         if not batches[0].is_compatible_with(batches[1]):
-            raise ShapeError("BatchMatMul does not broadcast", expected=str(batches[0]), got=str(batches[1]))
+            raise ShapeError(
+                "BatchMatMul does not broadcast",
+                expected=str(batches[0]),
+                got=str(batches[1]),
+                hint="hr.matmul broadcasts, or hr.broadcast_to one of them",
+            )
     return _batch_matmul_shape(op)
 
 
@@ -173,7 +183,10 @@ def _solve_shape(op: InferenceContext) -> list[Shape]:
         return [rhs]
     if len(rhs) < 2 or not Shape(matrix.dims[:-1]).is_compatible_with(Shape(rhs.dims[:-1])):
         raise ShapeError(
-            "the right side does not fit the matrix", expected=f"{Shape(matrix.dims[:-1])} + [k]", got=str(rhs)
+            "the right side does not fit the matrix",
+            expected=f"{Shape(matrix.dims[:-1])} + [k]",
+            got=str(rhs),
+            hint="hr.expand_dims(b, axis=-1) makes a column of a vector; hr.broadcast_to adds leading axes",
         )
     return [rhs]
 
@@ -214,7 +227,12 @@ def matmul(
         product: Tensor = apply_op("MatMul", left, right, transpose_a=transpose_a, transpose_b=transpose_b, name=name)
         return product
     if 0 in ranks:
-        raise ShapeError("matmul multiplies matrices", expected="rank >= 1", got=f"{left.spec} and {right.spec}")
+        raise ShapeError(
+            "matmul multiplies matrices",
+            expected="rank >= 1",
+            got=f"{left.spec} and {right.spec}",
+            hint="hr.multiply, or *, scales by a number",
+        )
     if ranks[0] == 1:
         left = apply_op("ExpandDims", left, -1 if transpose_a else 0)
     if ranks[1] == 1:

@@ -25,6 +25,8 @@ __all__ = [
     "sparse_softmax_cross_entropy",
 ]
 
+_LABELS_HINT = "give each example one class number; one-hot labels go to hr.nn.softmax_cross_entropy"
+
 _FLOATING = {"T": attr.floating}
 _LOSS = {"loss": "T", "backprop": "T"}
 
@@ -32,7 +34,12 @@ _LOSS = {"loss": "T", "backprop": "T"}
 def _with_classes(op: InferenceContext) -> list[Shape]:
     logits = op.inputs[0].shape
     if logits.rank == 0:
-        raise ShapeError("the logits are a scalar", expected="an axis of classes", got=str(logits))
+        raise ShapeError(
+            "the logits are a scalar",
+            expected="an axis of classes",
+            got=str(logits),
+            hint="hr.stack the logits of the classes; for yes or no, hr.nn.sigmoid_cross_entropy",
+        )
     return [logits]
 
 
@@ -59,7 +66,7 @@ def _sparse_cross_entropy_shape(op: InferenceContext) -> list[Shape]:
     features, labels = op.inputs[0].shape.with_rank(2), op.inputs[1].shape.with_rank(1)
     batch = Shape([features[0]])
     if not batch.is_compatible_with(labels):
-        raise ShapeError("the labels do not fit the logits", expected=f"{batch}", got=str(labels))
+        raise ShapeError("the labels do not fit the logits", expected=f"{batch}", got=str(labels), hint=_LABELS_HINT)
     loss = batch.merge(labels)
     return [loss, Shape([loss[0], features[1]])]
 
@@ -95,7 +102,12 @@ def _in_top_k_shape(op: InferenceContext) -> list[Shape]:
     op.inputs[2].shape.with_rank(0)
     batch = Shape([predictions[0]])
     if not batch.is_compatible_with(targets):
-        raise ShapeError("the targets do not fit the predictions", expected=str(batch), got=str(targets))
+        raise ShapeError(
+            "the targets do not fit the predictions",
+            expected=str(batch),
+            got=str(targets),
+            hint="one class number per row: hr.argmax(targets, axis=-1) if they are one-hot",
+        )
     return [batch.merge(targets)]
 
 
@@ -148,7 +160,10 @@ def _along(op_type: str, logits: TensorLike, axis: int, name: str | None) -> Ten
         return result
     if rank is None or not -rank <= axis < rank:
         raise InvalidArgumentError(
-            f"{op_type} has no axis {axis} here", expected="an axis of logits of known rank", got=f"shape {x.shape}"
+            f"{op_type} has no axis {axis} here",
+            expected="an axis of logits of known rank",
+            got=f"shape {x.shape}",
+            hint="hr.ensure_shape states the rank where it is not known; axis=-1 needs none",
         )
     order = list(range(rank))
     order[axis], order[-1] = order[-1], order[axis]
@@ -184,7 +199,12 @@ def sparse_softmax_cross_entropy(labels: TensorLike, logits: TensorLike, *, name
         loss: Tensor = apply_op("SparseSoftmaxCrossEntropyWithLogits", x, y, name=name)[0]
         return loss
     if x.shape.dims is not None and not Shape(x.shape.dims[:-1]).is_compatible_with(y.shape):
-        raise ShapeError("the labels do not fit the logits", expected=str(Shape(x.shape.dims[:-1])), got=str(y.shape))
+        raise ShapeError(
+            "the labels do not fit the logits",
+            expected=str(Shape(x.shape.dims[:-1])),
+            got=str(y.shape),
+            hint=_LABELS_HINT,
+        )
     rows = _rows(x)
     flat = apply_op("SparseSoftmaxCrossEntropyWithLogits", rows, apply_op("Reshape", y, [-1]))[0]
     shaped: Tensor = apply_op("Reshape", flat, apply_op("Shape", y), name=name)
