@@ -68,6 +68,8 @@ def gradients(
                 f"'{item.name}' belongs to another graph than '{targets[0].name}'",
                 where=item.op.location,
                 expected="gradients within one graph",
+                got="two graphs",
+                hint="build both in one graph, or feed the value through a placeholder",
             )
     with (
         enter(current_scope() if has_graph() and current_scope().graph is graph else Scope(graph=graph)),
@@ -128,7 +130,12 @@ def _initial_gradients(
 ) -> list[tuple[Tensor, Gradient]]:
     given = list(grad_ys) if grad_ys is not None else [None] * len(ys)
     if len(given) != len(ys):
-        raise GradientError("grad_ys does not fit ys", expected=f"{len(ys)} gradients", got=str(len(given)))
+        raise GradientError(
+            "grad_ys does not fit ys",
+            expected=f"{len(ys)} gradients",
+            got=str(len(given)),
+            hint="give None for each y whose gradient is 1",
+        )
     result: list[tuple[Tensor, Gradient]] = []
     for y, gradient in zip(ys, given, strict=True):
         if not y.dtype.is_differentiable and y.dtype is not variant:
@@ -145,7 +152,10 @@ def _initial_gradients(
         seed: Tensor = apply_op("OnesLike", y) if gradient is None else convert_to_tensor(gradient, y.dtype)
         if not seed.shape.is_compatible_with(y.shape):
             raise GradientError(
-                f"the gradient given for '{y.name}' has another shape", expected=str(y.shape), got=str(seed.shape)
+                f"the gradient given for '{y.name}' has another shape",
+                expected=str(y.shape),
+                got=str(seed.shape),
+                hint="hr.broadcast_to or hr.reshape it",
             )
         result.append((y, seed))
     return result

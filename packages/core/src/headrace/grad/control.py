@@ -23,5 +23,7 @@ def _prevent_gradient(op: Operation, g: Tensor) -> list[Tensor]:
     raise GradientError(
         f"differentiation reached '{op.name}', which forbids it",
         where=op.location,
+        expected="no path from a source through it",
         got=op.attr("message") or "no message",
+        hint="cut the path before it with hr.stop_gradient, or name its result in stop_gradients",
     )

@@ -68,6 +68,7 @@ def _qr(op: Operation, g_q: Tensor, g_r: Tensor) -> list[Tensor]:
             where=op.location,
             expected="full_matrices=False: the other columns of Q are arbitrary",
             got=str(op.inputs[0].spec),
+            hint="hr.linalg.qr(x, mode='reduced')",
         )
     if rows >= columns:
         return [_square_qr(q, r, g_q, g_r)]
@@ -118,6 +119,7 @@ def _svd(op: Operation, g_s: Tensor, g_u: Tensor, g_v: Tensor) -> list[Tensor]:
             where=op.location,
             expected="full_matrices=False: the other vectors are arbitrary",
             got=str(op.inputs[0].spec),
+            hint="hr.linalg.svd(x, full_matrices=False)",
         )
     by_u, by_v = _product(u, g_u, adj_x=True), _product(v, g_v, adj_x=True)
     gaps = _differences(s * s)

@@ -72,7 +72,10 @@ def _add(op_type: str, rule: GradientRule) -> None:
     with _lock:
         if op_type in _registry:
             raise AlreadyExistsError(
-                f"{op_type} has a gradient already", hint="use hr.gradient_override to replace it inside a scope"
+                f"{op_type} has a gradient already",
+                expected="a type without one",
+                got="a second one",
+                hint="use hr.gradient_override to replace it inside a scope",
             )
         _registry[op_type] = rule
 
@@ -110,7 +113,12 @@ def gradient_override(rules: Mapping[str, str | GradientFunction]) -> Iterator[N
     chosen: dict[str, str | GradientRule] = {}
     for op_type, rule in rules.items():
         if isinstance(rule, str) and rule not in _registry:
-            raise NotFoundError(f"there is no gradient rule '{rule}'", expected=known_names(rule, _registry), got=rule)
+            raise NotFoundError(
+                f"there is no gradient rule '{rule}'",
+                expected=known_names(rule, _registry),
+                got=rule,
+                hint="register it first with hr.register_gradient, or give the function itself",
+            )
         chosen[op_type] = rule if isinstance(rule, str) else GradientRule(rule)
     scope = current_scope()
     with enter(replace(scope, gradient_override={**scope.gradient_override, **chosen})):
