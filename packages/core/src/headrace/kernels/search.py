@@ -10,11 +10,18 @@ from headrace.kernels.registry import register_kernel
 from headrace.ops.search import check_in_top_k, nth_place, top_k_count
 from headrace.types import Array, Shape
 
+_ONE_ROW = "hr.reshape(x, [1]) makes one row of a scalar"
+
 
 def _vector(x: Array) -> Array:
     x = np.asarray(x)
     if x.ndim != 1:
-        raise ShapeError("the rank is wrong", expected="rank 1", got=str(list(x.shape)))
+        raise ShapeError(
+            "the rank is wrong",
+            expected="rank 1",
+            got=str(list(x.shape)),
+            hint="hr.unique_values and its kin flatten their input; or hr.reshape(x, [-1])",
+        )
     return x
 
 
@@ -48,7 +55,7 @@ def _top_k(op: OpContext, x: Array, k: Array) -> tuple[Array, Array]:
     """
     x = np.asarray(x)
     if not x.ndim:
-        raise ShapeError("the input must have rows", expected="rank >= 1", got="shape []")
+        raise ShapeError("the input must have rows", expected="rank >= 1", got="shape []", hint=_ONE_ROW)
     size = x.shape[-1]
     count = top_k_count(k, size)
     order = size - 1 - np.argsort(x[..., ::-1], axis=-1, kind="stable")[..., ::-1]
@@ -60,7 +67,7 @@ def _top_k(op: OpContext, x: Array, k: Array) -> tuple[Array, Array]:
 def _nth_element(op: OpContext, x: Array, n: Array) -> Array:
     x = np.asarray(x)
     if not x.ndim:
-        raise ShapeError("the input must have rows", expected="rank >= 1", got="shape []")
+        raise ShapeError("the input must have rows", expected="rank >= 1", got="shape []", hint=_ONE_ROW)
     size = x.shape[-1]
     place = nth_place(n, size)
     return np.array(np.sort(x, axis=-1)[..., size - 1 - place if op.attr("reverse") else place])

@@ -52,11 +52,21 @@ def _one(dtype: np.dtype[Any]) -> Any:
 def _check_sorted(ids: Array, rows: int) -> int:
     """The number of segments; raises unless there is one id per row, from 0 on and ascending."""
     if np.shape(ids) != (rows,):
-        raise ShapeError("there must be one segment id per row", expected=f"[{rows}]", got=str(list(np.shape(ids))))
+        raise ShapeError(
+            "there must be one segment id per row",
+            expected=f"[{rows}]",
+            got=str(list(np.shape(ids))),
+            hint="cut the ids or the rows to one length; hr.unsorted_segment_sum takes ids of more axes",
+        )
     if not ids.size:
         return 0
     if int(ids[0]) < 0:
-        raise InvalidArgumentError("a segment id is negative", expected="ids >= 0", got=str(int(ids[0])))
+        raise InvalidArgumentError(
+            "a segment id is negative",
+            expected="ids >= 0",
+            got=str(int(ids[0])),
+            hint="leave the row out with hr.boolean_mask; hr.unsorted_segment_sum skips rows of negative ids",
+        )
     if np.any(np.less(ids[1:], ids[:-1])):
         raise InvalidArgumentError(
             "the segment ids are not in order",
@@ -103,15 +113,26 @@ def _register_unsorted(op_type: str, ufunc: np.ufunc, empty: Filler) -> None:
     def kernel(op: OpContext, data: Array, segment_ids: Array, num_segments: Array) -> Array:
         data, ids, count = np.asarray(data), np.asarray(segment_ids), int(num_segments)
         if count < 0:
-            raise InvalidArgumentError("num_segments is negative", expected=">= 0", got=str(count))
+            raise InvalidArgumentError(
+                "num_segments is negative",
+                expected=">= 0",
+                got=str(count),
+                hint="hr.max(segment_ids) + 1 is the least that holds all of them",
+            )
         if data.shape[: ids.ndim] != ids.shape:
             raise ShapeError(
                 "the ids must cover the leading axes of the data",
                 expected=str(list(data.shape)),
                 got=str(list(ids.shape)),
+                hint="bring the axes to segment in front with hr.permute_dims, or hr.reshape the ids",
             )
         if ids.size and int(ids.max()) >= count:
-            raise OutOfRangeError("a segment id is out of range", expected=f"id < {count}", got=str(int(ids.max())))
+            raise OutOfRangeError(
+                "a segment id is out of range",
+                expected=f"id < {count}",
+                got=str(int(ids.max())),
+                hint="raise num_segments to hr.max(segment_ids) + 1; rows of id -1 are left out",
+            )
         rows = data.reshape(ids.size, *data.shape[ids.ndim :])
         return reduce_segments(ufunc, rows, ids.reshape(-1), count, empty(data.dtype))
 
@@ -127,7 +148,12 @@ _register_unsorted("UnsortedSegmentMin", np.minimum, highest_finite)
 def _rows_at(data: Array, indices: Array) -> Array:
     if indices.size and (int(indices.min()) < 0 or int(indices.max()) >= len(data)):
         wrong = indices[np.less(indices, 0) | np.greater_equal(indices, len(data))]
-        raise OutOfRangeError("an index is out of range", expected=f"0 <= index < {len(data)}", got=str(int(wrong[0])))
+        raise OutOfRangeError(
+            "an index is out of range",
+            expected=f"0 <= index < {len(data)}",
+            got=str(int(wrong[0])),
+            hint="count the rows of data from 0; -1 is not the last row",
+        )
     return data[indices]
 
 

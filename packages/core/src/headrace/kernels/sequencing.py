@@ -15,10 +15,20 @@ from headrace.types import Array
 @register_kernel("Assert")
 def _assert(op: OpContext, condition: Array, data: list[Array]) -> None:
     if np.ndim(condition):
-        raise ShapeError("the condition must be a scalar", expected="shape []", got=str(list(np.shape(condition))))
+        raise ShapeError(
+            "the condition must be a scalar",
+            expected="shape []",
+            got=str(list(np.shape(condition))),
+            hint="hr.all(condition) makes one truth of many",
+        )
     if not condition:
         shown = ", ".join(_summary(np.asarray(item), op.attr("summarize")) for item in data)
-        raise InvalidArgumentError("an assertion does not hold", expected="the condition to be true", got=shown)
+        raise InvalidArgumentError(
+            "an assertion does not hold",
+            expected="the condition to be true",
+            got=shown,
+            hint="summarize=-1 in hr.assert_true shows the values in full",
+        )
 
 
 def _summary(item: Array, most: int) -> str:

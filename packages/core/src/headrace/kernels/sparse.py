@@ -14,6 +14,7 @@ from headrace.ops.shapes import checked_sizes, normalize_axes, normalize_axis
 from headrace.types import Array, bfloat16, float16
 
 _NARROW = (float16.array_type, bfloat16.array_type)
+_FITTING = "let -1 stand for one size; the others must divide the number of elements"
 
 
 def _check(indices: Array, values: Array | None, shape: Array) -> tuple[int, ...]:
@@ -24,14 +25,23 @@ def _check(indices: Array, values: Array | None, shape: Array) -> tuple[int, ...
             "the parts of the sparse tensor do not fit together",
             expected="indices [m, n], values [m], shape [n]",
             got=f"{list(matrix)}, {'none' if values is None else list(np.shape(values))}, {list(vector)}",
+            hint="hr.sparse.from_dense makes parts that fit; the indices of a vector need the shape [m, 1]",
         )
     sizes = tuple(int(size) for size in shape)
     if any(size < 0 for size in sizes):
-        raise InvalidArgumentError("a size is negative", expected="sizes >= 0", got=str(list(sizes)))
+        raise InvalidArgumentError(
+            "a size is negative",
+            expected="sizes >= 0",
+            got=str(list(sizes)),
+            hint="state every size: only hr.sparse.reshape finds one from -1",
+        )
     wrong = ((indices < 0) | (indices >= np.asarray(shape))).any(axis=1)
     if wrong.any():
         raise OutOfRangeError(
-            "an index is out of range", expected=f"indices inside {list(sizes)}", got=str(indices[wrong][0].tolist())
+            "an index is out of range",
+            expected=f"indices inside {list(sizes)}",
+            got=str(indices[wrong][0].tolist()),
+            hint="enlarge the shape to hold it; indices count from 0, and -1 is not the last",
         )
     return sizes
 
@@ -73,6 +83,7 @@ def _to_dense(op: OpContext, indices: Array, shape: Array, values: Array, defaul
             "the parts of the sparse tensor do not fit together",
             expected="indices [m, n], shape [n], values [m] or [], default []",
             got=", ".join(str(list(np.shape(part))) for part in (indices, shape, values, default)),
+            hint="hr.sparse.from_dense makes parts that fit; one value may stand for all",
         )
     sizes = checked_sizes(shape)
     matrix = np.reshape(indices, (-1, 1)) if np.ndim(indices) < 2 else indices
@@ -86,7 +97,12 @@ def _to_dense(op: OpContext, indices: Array, shape: Array, values: Array, defaul
             )  # fmt: skip
         if not _starts(matrix).all():
             repeated = matrix[~_starts(matrix)][0].tolist()
-            raise InvalidArgumentError("an index is repeated", expected="different indices", got=str(repeated))
+            raise InvalidArgumentError(
+                "an index is repeated",
+                expected="different indices",
+                got=str(repeated),
+                hint="hr.sparse.to_dense(x, validate=False) keeps the last; hr.scatter_nd adds them up",
+            )
     dense = np.empty(sizes, np.asarray(values).dtype)
     dense[...] = np.asarray(default)[()]
     last = order[np.concatenate([_starts(matrix[order])[1:], np.ones(min(len(order), 1), bool)])]
@@ -98,14 +114,24 @@ def _to_dense(op: OpContext, indices: Array, shape: Array, values: Array, defaul
 def _matmul(op: OpContext, indices: Array, values: Array, shape: Array, b: Array) -> Array:
     sizes = _check(indices, values, shape)
     if len(sizes) != 2 or b.ndim != 2:
-        raise ShapeError("only matrices can be multiplied", expected="two matrices", got=f"{list(sizes)}, {b.shape}")
+        raise ShapeError(
+            "only matrices can be multiplied",
+            expected="two matrices",
+            got=f"{list(sizes)}, {b.shape}",
+            hint="hr.sparse.reshape or hr.expand_dims makes a vector a matrix; multiply batches one by one",
+        )
     rows, columns = indices.T
     if op.attr("adjoint_a"):
         rows, columns, sizes, values = columns, rows, sizes[::-1], np.conj(values)
     if op.attr("adjoint_b"):
         b = np.conj(b.T)
     if len(b) != sizes[1]:
-        raise ShapeError("the matrices do not fit", expected=f"{sizes[1]} rows", got=f"{len(b)} rows")
+        raise ShapeError(
+            "the matrices do not fit",
+            expected=f"{sizes[1]} rows",
+            got=f"{len(b)} rows",
+            hint="adjoint_a=True or adjoint_b=True in hr.sparse.matmul turns one of them",
+        )
     checked_sizes([sizes[0], b.shape[1]])
     wide = _wide(b)
     total = np.zeros((sizes[0], b.shape[1]), wide.dtype)
@@ -130,10 +156,18 @@ def _add(op: OpContext, *inputs: Any) -> tuple[Array, Array, Array]:
     first, second = parts[:3], parts[3:]
     sizes = _check(*first)
     if np.ndim(threshold):
-        raise ShapeError("thresh must be a scalar", expected="[]", got=str(list(np.shape(threshold))))
+        raise ShapeError(
+            "thresh must be a scalar",
+            expected="[]",
+            got=str(list(np.shape(threshold))),
+            hint="threshold=0.5 in hr.sparse.add holds for all elements",
+        )
     if _check(*second) != sizes:
         raise ShapeError(
-            "sparse tensors of different shapes cannot be added", expected=str(list(sizes)), got=f"{second[2].tolist()}"
+            "sparse tensors of different shapes cannot be added",
+            expected=str(list(sizes)),
+            got=f"{second[2].tolist()}",
+            hint="hr.sparse.reshape one of them, or make the smaller one with the larger shape",
         )
     indices = np.concatenate([first[0], second[0]])
     order = _order(indices)
@@ -150,18 +184,32 @@ def _add(op: OpContext, *inputs: Any) -> tuple[Array, Array, Array]:
 def _reshape(op: OpContext, indices: Array, shape: Array, wanted: Array) -> tuple[Array, Array]:
     sizes = checked_sizes(np.asarray(_check(indices, None, shape)))
     if np.ndim(wanted) != 1:
-        raise ShapeError("a shape must be a vector", expected="shape [rank]", got=str(list(np.shape(wanted))))
+        raise ShapeError(
+            "a shape must be a vector",
+            expected="shape [rank]",
+            got=str(list(np.shape(wanted))),
+            hint="give a list, as in hr.sparse.reshape(x, [-1])",
+        )
     target = [int(size) for size in wanted]
     if target.count(-1) > 1 or any(size < -1 for size in target):
-        raise ShapeError("a shape may have one -1", expected="sizes >= 0 and at most one -1", got=str(target))
+        raise ShapeError(
+            "a shape may have one -1",
+            expected="sizes >= 0 and at most one -1",
+            got=str(target),
+            hint="leave only one size to be found, as in hr.sparse.reshape(x, [-1, 3])",
+        )
     total = int(np.prod(sizes, dtype=object))
     if -1 in target:
         others = int(np.prod([size for size in target if size != -1], dtype=object))
         if not others or total % others:
-            raise ShapeError("the elements do not fit the shape", expected=f"{total} elements", got=str(target))
+            raise ShapeError(
+                "the elements do not fit the shape", expected=f"{total} elements", got=str(target), hint=_FITTING
+            )
         target[target.index(-1)] = total // others
     if int(np.prod(target, dtype=object)) != total:
-        raise ShapeError("the elements do not fit the shape", expected=f"{total} elements", got=str(target))
+        raise ShapeError(
+            "the elements do not fit the shape", expected=f"{total} elements", got=str(target), hint=_FITTING
+        )
     flat = np.zeros(len(indices), np.int64)
     for axis, size in enumerate(sizes):
         flat = flat * size + indices[:, axis]
@@ -179,10 +227,20 @@ def _concat(
     axis = normalize_axis(op.attr("concat_dim"), len(sizes[0]), what="concat_dim")
     for size in sizes:
         if size[:axis] + size[axis + 1 :] != sizes[0][:axis] + sizes[0][axis + 1 :] or len(size) != len(sizes[0]):
-            raise ShapeError("the shapes differ beside the axis", expected=str(list(sizes[0])), got=str(list(size)))
+            raise ShapeError(
+                "the shapes differ beside the axis",
+                expected=str(list(sizes[0])),
+                got=str(list(size)),
+                hint="hr.sparse.reshape one of them, or concatenate along the axis in which they differ",
+            )
     total = sum(size[axis] for size in sizes)
     if total >= 2**63:
-        raise ShapeError("the whole is too large", expected="a size below 2**63", got=str(total))
+        raise ShapeError(
+            "the whole is too large",
+            expected="a size below 2**63",
+            got=str(total),
+            hint="concatenate fewer parts, or make them with smaller shapes",
+        )
     moved, offset = [], 0
     for part, size in zip(indices, sizes, strict=True):
         shifted = part.copy()
@@ -212,9 +270,19 @@ def _slice(
 ) -> tuple[Array, Array, Array]:
     sizes = _check(indices, values, shape)
     if np.shape(start) != np.shape(shape) or np.shape(size) != np.shape(shape):
-        raise ShapeError("a box has a number for each axis", expected=f"[{len(shape)}]", got=f"{list(np.shape(start))}")
+        raise ShapeError(
+            "a box has a number for each axis",
+            expected=f"[{len(shape)}]",
+            got=f"{list(np.shape(start))}",
+            hint="for an axis to keep whole, begin at 0 and give its size",
+        )
     if np.less(start, 0).any() or np.less(size, 0).any():
-        raise InvalidArgumentError("a box begins or ends below 0", expected=">= 0", got=f"{start}, {size}")
+        raise InvalidArgumentError(
+            "a box begins or ends below 0",
+            expected=">= 0",
+            got=f"{start}, {size}",
+            hint="count from the beginning; a size beyond the end takes the rest, and -1 does not",
+        )
     return _box(indices, values, sizes, [int(item) for item in start], [int(item) for item in size])
 
 
@@ -222,7 +290,12 @@ def _slice(
 def _reduce_sum(op: OpContext, indices: Array, values: Array, shape: Array, axes: Array) -> Array:
     sizes = _check(indices, values, shape)
     if np.ndim(axes) > 1:
-        raise ShapeError("axes must be a vector", expected="[axes]", got=str(list(np.shape(axes))))
+        raise ShapeError(
+            "axes must be a vector",
+            expected="[axes]",
+            got=str(list(np.shape(axes))),
+            hint="give a flat list, as in hr.sparse.sum(x, [0, 1])",
+        )
     summed = set(normalize_axes(np.reshape(axes, -1), len(sizes)))
     kept = [axis for axis in range(len(sizes)) if axis not in summed]
     total = np.zeros(checked_sizes([sizes[axis] for axis in kept]), _wide(values).dtype)
@@ -239,9 +312,16 @@ def _fill_empty_rows(
 ) -> tuple[Array, Array, Array, Array]:
     sizes = _check(indices, values, shape)
     if np.ndim(default):
-        raise ShapeError("default_value must be a scalar", expected="[]", got=str(list(np.shape(default))))
+        raise ShapeError(
+            "default_value must be a scalar",
+            expected="[]",
+            got=str(list(np.shape(default))),
+            hint="give one number; the mask that hr.sparse.fill_empty_rows returns says which rows it filled",
+        )
     if not sizes:
-        raise ShapeError("a scalar has no rows", expected="rank >= 1", got="[]")
+        raise ShapeError(
+            "a scalar has no rows", expected="rank >= 1", got="[]", hint="hr.sparse.reshape(x, [1]) gives it one"
+        )
     checked_sizes([sizes[0], len(sizes)])
     empty = np.bincount(indices[:, 0], minlength=sizes[0]) == 0
     added = np.zeros((int(empty.sum()), len(sizes)), np.int64)
@@ -257,10 +337,18 @@ def _fill_empty_rows(
 @register_kernel("SparseFillEmptyRowsGrad")
 def _fill_empty_rows_grad(op: OpContext, places: Array, grad: Array) -> tuple[Array, Array]:
     if np.ndim(places) != 1 or np.ndim(grad) != 1:
-        raise ShapeError("both must be vectors", expected="[m], [n]", got=f"{np.shape(places)}, {np.shape(grad)}")
+        raise ShapeError(
+            "both must be vectors",
+            expected="[m], [n]",
+            got=f"{np.shape(places)}, {np.shape(grad)}",
+            hint="hr.reshape(x, [-1]) both, or leave it to hr.gradients through hr.sparse.fill_empty_rows",
+        )
     if places.size and (int(places.min()) < 0 or int(places.max()) >= len(grad)):
         raise OutOfRangeError(
-            "an index is out of range", expected=f"0 <= index < {len(grad)}", got=f"{places.tolist()}"
+            "an index is out of range",
+            expected=f"0 <= index < {len(grad)}",
+            got=f"{places.tolist()}",
+            hint="pass the map and the gradient that belong to the same hr.sparse.fill_empty_rows",
         )
     rest = np.ones(len(grad), bool)
     rest[places] = False
@@ -271,7 +359,12 @@ def _fill_empty_rows_grad(op: OpContext, places: Array, grad: Array) -> tuple[Ar
 @register_kernel("SparseSoftmax")
 def _softmax(op: OpContext, indices: Array, values: Array, shape: Array) -> Array:
     if len(_check(indices, values, shape)) < 2:
-        raise ShapeError("a softmax goes over the rows of a matrix", expected="rank >= 2", got=f"rank {len(shape)}")
+        raise ShapeError(
+            "a softmax goes over the rows of a matrix",
+            expected="rank >= 2",
+            got=f"rank {len(shape)}",
+            hint="hr.sparse.reshape(x, [1, -1]) makes one row of it",
+        )
     if not _is_ordered(indices):
         raise InvalidArgumentError(
             "the indices are out of order", expected="row-major order", got=f"{indices[:8].tolist()}",
@@ -289,7 +382,12 @@ def _softmax(op: OpContext, indices: Array, values: Array, shape: Array) -> Arra
 @register_kernel("SparseTensorDenseAdd")
 def _dense_add(op: OpContext, indices: Array, values: Array, shape: Array, b: Array) -> Array:
     if _check(indices, values, shape) != b.shape:
-        raise ShapeError("the shapes differ", expected=f"{shape.tolist()}", got=str(list(b.shape)))
+        raise ShapeError(
+            "the shapes differ",
+            expected=f"{shape.tolist()}",
+            got=str(list(b.shape)),
+            hint="hr.broadcast_to the dense one first: hr.sparse.add spreads neither",
+        )
     total = _wide(b).copy()
     _add_to(total, indices, values)
     return total.astype(b.dtype)
@@ -300,7 +398,12 @@ def _dense_multiply(op: OpContext, indices: Array, values: Array, shape: Array, 
     sizes = _check(indices, values, shape)
     lead = len(sizes) - dense.ndim
     if lead < 0 or any(size not in (1, whole) for size, whole in zip(dense.shape, sizes[lead:], strict=True)):
-        raise ShapeError("only the dense side is broadcast", expected=str(list(sizes)), got=str(list(dense.shape)))
+        raise ShapeError(
+            "only the dense side is broadcast",
+            expected=str(list(sizes)),
+            got=str(list(dense.shape)),
+            hint="hr.sparse.to_dense(x) * dense spreads both",
+        )
     places = tuple(indices[:, lead + axis] % size for axis, size in enumerate(dense.shape))
     return np.asarray(np.ascontiguousarray(values) * dense[places])  # strided products may round otherwise
 
@@ -309,11 +412,21 @@ def _dense_multiply(op: OpContext, indices: Array, values: Array, shape: Array, 
 def _split(op: OpContext, split_dim: Array, indices: Array, values: Array, shape: Array) -> tuple[Array, ...]:
     sizes = _check(indices, values, shape)
     if np.size(split_dim) != 1:
-        raise ShapeError("split_dim must be a scalar", expected="[]", got=str(list(np.shape(split_dim))))
+        raise ShapeError(
+            "split_dim must be a scalar",
+            expected="[]",
+            got=str(list(np.shape(split_dim))),
+            hint="give one axis, and split the parts again along another",
+        )
     axis = normalize_axis(int(np.reshape(split_dim, ())), len(sizes), what="split_dim")
     number = op.attr("num_split")
     if sizes[axis] < number:
-        raise InvalidArgumentError("there are too many parts", expected=f"at most {sizes[axis]}", got=str(number))
+        raise InvalidArgumentError(
+            "there are too many parts",
+            expected=f"at most {sizes[axis]}",
+            got=str(number),
+            hint="split into fewer parts, or along a longer axis",
+        )
     length, longer = divmod(sizes[axis], number)
     parts, start = [], 0
     for position in range(number):

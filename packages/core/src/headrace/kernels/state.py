@@ -52,7 +52,10 @@ def _check_same_shape(target: Array, value: Array) -> None:
     """TensorFlow does not broadcast updates: a wrong shape is a mistake, not a wish."""
     if target.shape != np.shape(value):
         raise ShapeError(
-            "the update does not fit the variable", expected=str(list(target.shape)), got=str(list(np.shape(value)))
+            "the update does not fit the variable",
+            expected=str(list(target.shape)),
+            got=str(list(np.shape(value))),
+            hint="hr.broadcast_to the value first, or change some rows with variable.rows(indices)",
         )
 
 
@@ -75,7 +78,12 @@ def check_indices(indices: Array, bound: int) -> None:
     indices = np.asarray(indices)
     if indices.size and (int(indices.min()) < 0 or int(indices.max()) >= bound):
         wrong = indices[(indices < 0) | (indices >= bound)].reshape(-1)
-        raise OutOfRangeError("an index is out of range", expected=f"0 <= index < {bound}", got=str(int(wrong[0])))
+        raise OutOfRangeError(
+            "an index is out of range",
+            expected=f"0 <= index < {bound}",
+            got=str(int(wrong[0])),
+            hint="count from 0, as -1 is not the last; hr.boolean_mask leaves wrong indices out",
+        )
 
 
 def _scatter(
@@ -122,5 +130,10 @@ def _variable_shape(op: OpContext, variable: VariableStorage) -> Array:
 @register_kernel("DestroyResourceOp")
 def _destroy(op: OpContext, variable: VariableStorage) -> None:
     if not variable.is_initialized and not op.attr("ignore_lookup_error"):
-        raise FailedPreconditionError(f"variable '{variable.name}' has no value to destroy", got="uninitialised")
+        raise FailedPreconditionError(
+            f"variable '{variable.name}' has no value to destroy",
+            expected="a variable that has a value",
+            got="uninitialised",
+            hint="run its initializer first, or set ignore_lookup_error=True",
+        )
     variable.destroy()

@@ -22,7 +22,12 @@ _AUTOMATIC = 3
 
 def _state_of_seed(op: OpContext, seed: Array) -> PhiloxState:
     if seed.shape != (2,):
-        raise ShapeError(f"{op.type} '{op.name}' has a wrong seed", expected="[2]", got=str(list(seed.shape)))
+        raise ShapeError(
+            f"{op.type} '{op.name}' has a wrong seed",
+            expected="[2]",
+            got=str(list(seed.shape)),
+            hint="give two integers, as in hr.random.stateless_uniform(shape, seed=[1, 2])",
+        )
     return PhiloxState.from_stateless_seed((int(seed[0]), int(seed[1])))
 
 
@@ -39,6 +44,7 @@ def _state_of_key(op: OpContext, key: Array, counter: Array, alg: Array) -> Phil
             f"{op.type} '{op.name}' has a wrong state",
             expected="key [1], counter [2]",
             got=f"key {list(key.shape)}, counter {list(counter.shape)}",
+            hint="draw with hr.random.stateless_uniform, which takes two integers as its seed instead",
         )
     return PhiloxState(int(key[0]), int(counter[0]) | int(counter[1]) << 64)
 

@@ -34,7 +34,12 @@ def _each(function: Callable[..., Any], *arrays: Array, dtype: Any = object) -> 
 def _join(op: OpContext, inputs: list[Array]) -> Array:
     shapes = {item.shape for item in inputs if item.ndim}
     if len(shapes) > 1:
-        raise ShapeError("the tensors to join have different shapes", expected="one shape, or scalars", got=str(shapes))
+        raise ShapeError(
+            "the tensors to join have different shapes",
+            expected="one shape, or scalars",
+            got=str(shapes),
+            hint="hr.broadcast_to brings them to one shape: only scalars are spread by themselves",
+        )
     separator = op.attr("separator")
     glue = separator.encode() if isinstance(separator, str) else separator
     return _each(lambda *parts: glue.join(parts), *inputs)
@@ -113,16 +118,29 @@ def _upper(op: OpContext, text: Array) -> Array:
 @register_kernel("Substr")
 def _substr(op: OpContext, text: Array, position: Array, size: Array) -> Array:
     if position.shape != size.shape:
-        raise ShapeError("pos and len differ in shape", expected=str(list(position.shape)), got=str(list(size.shape)))
+        raise ShapeError(
+            "pos and len differ in shape",
+            expected=str(list(position.shape)),
+            got=str(list(size.shape)),
+            hint="hr.broadcast_to one of them, or give both as scalars",
+        )
 
     def part(value: bytes, start: int, count: int) -> bytes:
         units: Any = value if op.attr("unit") == "BYTE" else _characters(value)
         if not -len(units) <= start <= len(units):
             raise OutOfRangeError(
-                "a position is not in its string", expected=f"at most {len(units)} from either end", got=str(start)
+                "a position is not in its string",
+                expected=f"at most {len(units)} from either end",
+                got=str(start),
+                hint="hr.minimum(position, hr.strings.length(x, unit)) stays inside",
             )
         if count < 0:
-            raise InvalidArgumentError("a part has a negative length", expected="len >= 0", got=str(count))
+            raise InvalidArgumentError(
+                "a part has a negative length",
+                expected="len >= 0",
+                got=str(count),
+                hint="give how many to take, not where to stop; a large len takes the rest",
+            )
         first = start + len(units) if start < 0 else start
         return b"".join(units[first : first + count]) if isinstance(units, list) else units[first : first + count]
 
@@ -159,7 +177,12 @@ def _parse_float(value: bytes) -> float:
 
 def _not_a_number(value: bytes, wanted: str) -> InvalidArgumentError:
     shown = value if len(value) <= 40 else value[:37] + b"..."
-    return InvalidArgumentError("a string is not a number", expected=f"a number of type {wanted}", got=repr(shown))
+    return InvalidArgumentError(
+        "a string is not a number",
+        expected=f"a number of type {wanted}",
+        got=repr(shown),
+        hint="hr.strings.substr cuts off what is beside the number; dtype=hr.float64 reads decimals",
+    )
 
 
 @register_kernel("DecodeRaw")
@@ -169,7 +192,10 @@ def _decode_raw(op: OpContext, text: Array) -> Array:
     lengths = {len(value) for value in values} or {0}
     if len(lengths) > 1:
         raise InvalidArgumentError(
-            "the strings to decode differ in length", expected="one length", got=str(sorted(lengths))
+            "the strings to decode differ in length",
+            expected="one length",
+            got=str(sorted(lengths)),
+            hint="pad them to one length, or decode them one by one",
         )
     (length,) = lengths
     if length % dtype.itemsize:
@@ -177,6 +203,7 @@ def _decode_raw(op: OpContext, text: Array) -> Array:
             "a string does not hold whole numbers",
             expected=f"a multiple of {dtype.itemsize} bytes",
             got=f"{length} bytes",
+            hint="decode with the dtype that they were written in; hr.uint8 gives the single bytes",
         )
     raw = np.frombuffer(b"".join(values), np.uint8)
     if dtype == np.bool_:

@@ -56,6 +56,7 @@ class Table:
                 f"table '{self.name}' has other dtypes",
                 expected=f"{self.key_dtype} to {self.value_dtype}",
                 got=f"{key_dtype} to {value_dtype}",
+                hint="hr.astype the keys or values, or give another table another name",
             )
 
 
@@ -72,7 +73,12 @@ def _table(op: OpContext) -> Table:
 def _find(op: OpContext, table: Table, keys: Array, default: Array) -> Array:
     table.check(op.attr("Tin"), op.attr("Tout"))
     if np.ndim(default):
-        raise ShapeError("default_value must be a scalar", expected="shape []", got=str(list(np.shape(default))))
+        raise ShapeError(
+            "default_value must be a scalar",
+            expected="shape []",
+            got=str(list(np.shape(default))),
+            hint="give one value for all keys that are missing; hr.where sets others in the result",
+        )
     entries, missing = table.entries(), np.asarray(default)[()]
     values = np.empty(np.shape(keys), op.attr("Tout").array_type)
     flat = values.reshape(-1)
@@ -85,11 +91,21 @@ def _find(op: OpContext, table: Table, keys: Array, default: Array) -> Array:
 def _import(op: OpContext, table: Table, keys: Array, values: Array) -> None:
     table.check(op.attr("Tin"), op.attr("Tout"))
     if np.shape(keys) != np.shape(values):
-        raise ShapeError("each key has one value", expected=str(np.shape(keys)), got=str(np.shape(values)))
+        raise ShapeError(
+            "each key has one value",
+            expected=str(np.shape(keys)),
+            got=str(np.shape(values)),
+            hint="cut them to one length before making the hr.HashTable",
+        )
     entries: dict[Any, Any] = {}
     for key, value in zip(np.reshape(keys, -1).tolist(), np.reshape(values, -1), strict=True):
         if entries.setdefault(key, value) != value:
-            raise InvalidArgumentError("a key has two values", expected="one", got=f"{key!r}: {entries[key]}, {value}")
+            raise InvalidArgumentError(
+                "a key has two values",
+                expected="one",
+                got=f"{key!r}: {entries[key]}, {value}",
+                hint="leave one of the two out, or map to row numbers and hr.gather the rows",
+            )
     table.fill(entries)
 
 

@@ -23,19 +23,32 @@ def _serialize(op: OpContext, tensor: Array) -> Array:
 @register_kernel("ParseTensor")
 def _parse(op: OpContext, serialized: Array) -> Array:
     if np.ndim(serialized):
-        raise ShapeError("the bytes must be a scalar", expected="shape []", got=str(list(np.shape(serialized))))
+        raise ShapeError(
+            "the bytes must be a scalar",
+            expected="shape []",
+            got=str(list(np.shape(serialized))),
+            hint="parse them one by one, as in hr.parse_tensor(x[0], dtype)",
+        )
     wanted = op.attr("out_type")
     try:
         found = decode_tensor(TensorProto.FromString(np.asarray(serialized).item()))
     except (DecodeError, DataLossError, DTypeError) as error:
         raise InvalidArgumentError(
-            "the bytes are no tensor", expected=f"a TensorProto of {wanted}", got=" ".join(str(error).split())
+            "the bytes are no tensor",
+            expected=f"a TensorProto of {wanted}",
+            got=" ".join(str(error).split()),
+            hint="pass the whole of what hr.serialize_tensor gave; hr.strings.decode_raw reads bare numbers",
         ) from error
     if as_dtype(found.dtype) is not wanted:
-        raise InvalidArgumentError("the bytes hold another dtype", expected=str(wanted), got=str(as_dtype(found.dtype)))
+        raise InvalidArgumentError(
+            "the bytes hold another dtype",
+            expected=str(wanted),
+            got=str(as_dtype(found.dtype)),
+            hint="parse it with the dtype that it has, and hr.astype the result",
+        )
     if found.nbytes > 64 * max(len(serialized.item()), 1 << 20):
         raise InvalidArgumentError(
             "a few bytes stand for too many elements", expected="elements in proportion to the bytes",
-            got=str(list(found.shape)),
+            got=str(list(found.shape)), hint="serialize one element, and hr.broadcast_to the whole shape after parsing",
         )  # fmt: skip
     return np.array(found, wanted.array_type)

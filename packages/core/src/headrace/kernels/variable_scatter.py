@@ -22,12 +22,20 @@ def _register_rows(op_type: str, change: Change) -> None:
     def kernel(op: OpContext, variable: VariableStorage, indices: Array, updates: Array) -> None:
         def apply(target: Array) -> None:
             if not target.ndim:
-                raise ShapeError("a scalar variable has no rows", expected="rank >= 1", got="[]")
+                raise ShapeError(
+                    "a scalar variable has no rows",
+                    expected="rank >= 1",
+                    got="[]",
+                    hint="change it with variable.assign, or make it with one row: hr.Variable([x])",
+                )
             check_indices(indices, target.shape[0])
             wanted = (*np.shape(indices), *target.shape[1:])
             if np.ndim(updates) and np.shape(updates) != wanted:
                 raise ShapeError(
-                    "the updates do not fit the variable", expected=str(list(wanted)), got=str(list(np.shape(updates)))
+                    "the updates do not fit the variable",
+                    expected=str(list(wanted)),
+                    got=str(list(np.shape(updates))),
+                    hint="hr.broadcast_to them first, or give one number for all",
                 )
             change(target, np.asarray(indices), np.broadcast_to(updates, wanted))
 
@@ -41,7 +49,12 @@ def _divide_at(target: Array, indices: Array, rows: Array) -> None:
         np.divide.at(target, indices, rows)
         return
     if not np.all(rows):
-        raise InvalidArgumentError("integers are divided by zero", expected="updates other than 0", got="0")
+        raise InvalidArgumentError(
+            "integers are divided by zero",
+            expected="updates other than 0",
+            got="0",
+            hint="replace the zeros with hr.where, or make the variable of a floating dtype",
+        )
     for index, row in zip(indices.reshape(-1), rows.reshape(-1, *target.shape[1:]), strict=True):
         quotient = np.abs(target[index].astype(object)) // np.abs(row.astype(object))
         target[index] = np.where(np.less(target[index], 0) != np.less(row, 0), -quotient, quotient)
@@ -95,10 +108,18 @@ def _count_up_to(op: OpContext, variable: VariableStorage) -> Array:
 
     def count(target: Array) -> None:
         if target.ndim:
-            raise ShapeError("only a scalar can count", expected="[]", got=str(list(target.shape)))
+            raise ShapeError(
+                "only a scalar can count",
+                expected="[]",
+                got=str(list(target.shape)),
+                hint="make it a scalar: hr.Variable(0)",
+            )
         if int(target) >= op.attr("limit"):
             raise OutOfRangeError(
-                "the counter has reached its limit", expected=f"< {op.attr('limit')}", got=str(target)
+                "the counter has reached its limit",
+                expected=f"< {op.attr('limit')}",
+                got=str(target),
+                hint="raise the limit, or start again with variable.assign(0)",
             )
         found.append(target.copy())
         target += 1
