@@ -31,6 +31,13 @@ def _unique_with_counts_shape(op: InferenceContext) -> list[Shape]:
     return [Shape([None]), op.inputs[0].shape.with_rank(1), Shape([None])]
 
 
+def _check_rows(given: Shape) -> None:
+    if given.rank == 0:
+        raise ShapeError(
+            "the input must have rows", expected="rank >= 1", got="shape []", hint="hr.expand_dims(x, 0) makes it a row"
+        )
+
+
 @register_op(
     "TopKV2",
     inputs={"input": "T", "k": "Tk"},
@@ -45,8 +52,7 @@ def _unique_with_counts_shape(op: InferenceContext) -> list[Shape]:
 def _top_k_shape(op: InferenceContext) -> list[Shape]:
     """The k largest elements of each row (the last axis) and where they stand, largest first; ties: the first wins."""
     shape = op.inputs[0].shape
-    if shape.rank == 0:
-        raise ShapeError("the input must have rows", expected="rank >= 1", got="shape []")
+    _check_rows(shape)
     wanted = op.constant(1)
     size = None if shape.dims is None else shape.dims[-1]
     count = None if wanted is None else top_k_count(wanted, size)
@@ -63,7 +69,12 @@ def top_k_count(k: Array, size: int | None) -> int:
     count = scalar_of(k, "k")
     if count < 0 or (size is not None and count > size):
         limit = "" if size is None else f" <= {size}, the size of a row"
-        raise InvalidArgumentError("k is out of range", expected=f"0 <= k{limit}", got=str(count))
+        raise InvalidArgumentError(
+            "k is out of range",
+            expected=f"0 <= k{limit}",
+            got=str(count),
+            hint="cap it with hr.minimum(k, hr.shape(x)[-1])",
+        )
     return count
 
 
@@ -77,8 +88,7 @@ def _nth_element_shape(op: InferenceContext) -> list[Shape]:
     """The element at place n of each sorted row (the last axis), counted from the largest if `reverse`."""
     shape = op.inputs[0].shape
     check_scalar(op.inputs[1].shape, "n")
-    if shape.rank == 0:
-        raise ShapeError("the input must have rows", expected="rank >= 1", got="shape []")
+    _check_rows(shape)
     n = op.constant(1)
     if shape.dims is None:
         return [Shape()]
@@ -96,7 +106,12 @@ def nth_place(n: Array, size: int | None) -> int:
     place = scalar_of(n, "n")
     if place < 0 or (size is not None and place >= size):
         limit = "" if size is None else f" < {size}, the size of a row"
-        raise InvalidArgumentError("n is out of range", expected=f"0 <= n{limit}", got=str(place))
+        raise InvalidArgumentError(
+            "n is out of range",
+            expected=f"0 <= n{limit}",
+            got=str(place),
+            hint="count from 0; reverse=True counts from the largest",
+        )
     return place
 
 
@@ -119,7 +134,12 @@ def check_in_top_k(predictions: Shape, targets: Shape) -> Shape:
     """
     rows = Shape(predictions.with_rank(2).dims[:1])  # type: ignore[index]  # with_rank gives a known rank
     if not rows.is_compatible_with(targets):
-        raise ShapeError("there must be one target for each row", expected=str(rows), got=str(targets))
+        raise ShapeError(
+            "there must be one target for each row",
+            expected=str(rows),
+            got=str(targets),
+            hint="hr.argmax(targets, axis=1) turns one-hot rows into class numbers",
+        )
     return rows.merge(targets)
 
 

@@ -30,13 +30,20 @@ _NUMBER = attr.type(int32, int64, default=int32)
 
 def _check_vector(op: InferenceContext, index: int, what: str) -> None:
     if op.inputs[index].shape.rank not in (None, 1):
-        raise ShapeError(f"{what} must be a vector", expected="[n]", got=str(op.inputs[index].shape))
+        raise ShapeError(
+            f"{what} must be a vector",
+            expected="[n]",
+            got=str(op.inputs[index].shape),
+            hint=f"flatten it with hr.reshape({what}, [-1])",
+        )
 
 
 def _rows_shape(op: InferenceContext, rows: int | None) -> list[Shape]:
     data = op.inputs[0].shape
     if data.rank == 0:
-        raise ShapeError("a scalar has no rows", expected="rank >= 1", got=str(data))
+        raise ShapeError(
+            "a scalar has no rows", expected="rank >= 1", got=str(data), hint="hr.expand_dims(data, 0) makes it one row"
+        )
     return [Shape() if data.dims is None else Shape((rows, *data.dims[1:]))]
 
 
@@ -45,7 +52,12 @@ def _register_segment(name: str, spec: AttrSpec, doc: str) -> None:
         data, ids = op.inputs[0].shape, op.inputs[1].shape
         _check_vector(op, 1, "segment_ids")
         if data.rank and ids.rank == 1 and not Shape([data[0]]).is_compatible_with(ids):
-            raise ShapeError("there must be one segment id per row", expected=f"{data[0]} ids", got=str(ids))
+            raise ShapeError(
+                "there must be one segment id per row",
+                expected=f"{data[0]} ids",
+                got=str(ids),
+                hint="the ids go with axis 0 of the data; hr.moveaxis brings another axis there",
+            )
         known = op.constant(1)
         rows = None if known is None else int(known[-1]) + 1 if known.size else 0
         return _rows_shape(op, None if rows is not None and rows < 0 else rows)
@@ -72,11 +84,21 @@ def _register_unsorted(name: str, spec: AttrSpec, doc: str) -> None:
     def shape(op: InferenceContext) -> list[Shape]:
         data, ids, number = op.inputs[0].shape, op.inputs[1].shape, op.constant(2)
         if number is not None and int(number) < 0:
-            raise ShapeError("num_segments is negative", expected=">= 0", got=str(int(number)))
+            raise ShapeError(
+                "num_segments is negative",
+                expected=">= 0",
+                got=str(int(number)),
+                hint="hr.max(segment_ids) + 1 counts the segments",
+            )
         if data.dims is None or ids.dims is None:
             return [Shape()]
         if len(ids) > len(data) or not Shape(data.dims[: len(ids)]).is_compatible_with(ids):
-            raise ShapeError("the ids must cover the leading axes of the data", expected=str(data), got=str(ids))
+            raise ShapeError(
+                "the ids must cover the leading axes of the data",
+                expected=str(data),
+                got=str(ids),
+                hint="bring the axes that have ids to the front of the data with hr.moveaxis",
+            )
         return [Shape((None if number is None else int(number), *data.dims[len(ids) :]))]
 
     shape.__doc__ = doc
@@ -106,7 +128,12 @@ def _register_sparse(name: str, spec: AttrSpec, doc: str) -> None:
         _check_vector(op, 2, "segment_ids")
         indices, ids, known = op.inputs[1].shape, op.inputs[2].shape, op.constant(2)
         if not indices.is_compatible_with(ids):
-            raise ShapeError("there must be one segment id per index", expected=str(indices), got=str(ids))
+            raise ShapeError(
+                "there must be one segment id per index",
+                expected=str(indices),
+                got=str(ids),
+                hint="give each of the indices an id; hr.segment_sum sums whole data without indices",
+            )
         rows = None if known is None else int(known[-1]) + 1 if known.size else 0
         return _rows_shape(op, None if rows is not None and rows < 0 else rows)
 

@@ -43,12 +43,22 @@ def check_select(condition: Shape, first: Shape, second: Shape) -> Shape:
       ShapeError: the inputs do not fit together.
     """
     if not first.is_compatible_with(second):
-        raise ShapeError("the tensors to choose from differ", expected=str(first), got=str(second))
+        raise ShapeError(
+            "the tensors to choose from differ",
+            expected=str(first),
+            got=str(second),
+            hint="hr.where broadcasts them; for Select use hr.broadcast_to first",
+        )
     shape = first.merge(second)
     rows = Shape() if shape.dims is None else Shape(shape.dims[:1])
     chooses_rows = condition.rank == 1 and condition.is_compatible_with(rows)
     if condition.rank not in (None, 0) and not chooses_rows and not condition.is_compatible_with(shape):
-        raise ShapeError("the condition does not fit", expected=f"[], {rows} or {shape}", got=str(condition))
+        raise ShapeError(
+            "the condition does not fit",
+            expected=f"[], {rows} or {shape}",
+            got=str(condition),
+            hint="hr.where broadcasts the condition; for Select use hr.broadcast_to first",
+        )
     return shape
 
 
@@ -135,7 +145,11 @@ def boolean_mask(x: TensorLike, mask: TensorLike, *, axis: int = 0, name: str | 
     depth = chosen.shape.rank
     if not depth:
         raise ShapeError(
-            "a mask needs a known rank", where=chosen.op.location, expected="rank >= 1", got=str(chosen.shape)
+            "a mask needs a known rank",
+            where=chosen.op.location,
+            expected="rank >= 1",
+            got=str(chosen.shape),
+            hint="hr.ensure_shape(mask, [None]) states the rank; hr.where chooses by a scalar",
         )
     first = axis + len(tensor.shape) if axis < 0 else axis
     if tensor.shape.dims is not None and not chosen.shape.is_compatible_with(
@@ -145,6 +159,7 @@ def boolean_mask(x: TensorLike, mask: TensorLike, *, axis: int = 0, name: str | 
             "the mask does not fit the tensor",
             expected=f"the sizes of {tensor.shape} from axis {first} on",
             got=str(chosen.shape),
+            hint="axis= says where the axes of the mask begin; hr.where broadcasts a mask",
         )
     sizes: Tensor = apply_op("Shape", tensor)
     merged = apply_op("ConcatV2", [sizes[:first], convert_to_tensor([-1]), sizes[first + depth :]], 0)

@@ -23,7 +23,12 @@ __all__ = ["assert_true", "identity_n"]
 def _assert_shape(op: InferenceContext) -> list[Shape]:
     """Ends the step with an error that shows the data, unless the condition is true."""
     if op.inputs[0].shape.rank not in (None, 0):
-        raise ShapeError("the condition must be a scalar", expected="shape []", got=str(op.inputs[0].shape))
+        raise ShapeError(
+            "the condition must be a scalar",
+            expected="shape []",
+            got=str(op.inputs[0].shape),
+            hint="hr.all(condition) is true if every element is",
+        )
     return []
 
 

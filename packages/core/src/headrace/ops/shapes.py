@@ -40,15 +40,23 @@ def check_per_axis(given: Shape, rank: int | None, what: str) -> int | None:
     if not given.is_compatible_with(Shape([rank])):
         axes = "each axis" if rank is None else f"each of {rank} axes"
         raise ShapeError(
-            f"{what} must have one number for each axis", expected=f"one number for {axes}", got=str(given)
+            f"{what} must have one number for each axis",
+            expected=f"one number for {axes}",
+            got=str(given),
+            hint="count unchanged axes too: 1 in multiples, 0 in begin, -1 in size, their place in perm",
         )
     return rank if given.dims is None else given.merge(Shape([rank]))[0]
+
+
+def _not_scalar(what: str, got: str) -> ShapeError:
+    hint = f"pick one element, as in {what}[0]; hr.reshape({what}, []) if there is no other"
+    return ShapeError(f"{what} must be a scalar", expected="shape []", got=got, hint=hint)
 
 
 def check_scalar(given: Shape, what: str) -> None:
     """Raise ShapeError unless a shape is that of a scalar, or not known."""
     if given.rank not in (None, 0):
-        raise ShapeError(f"{what} must be a scalar", expected="shape []", got=str(given))
+        raise _not_scalar(what, str(given))
 
 
 def scalar_of(value: Array, what: str) -> int:
@@ -59,7 +67,7 @@ def scalar_of(value: Array, what: str) -> int:
     """
     value = np.asarray(value)
     if value.size != 1 or value.ndim > 1:
-        raise ShapeError(f"{what} must be a scalar", expected="shape []", got=str(list(value.shape)))
+        raise _not_scalar(what, str(list(value.shape)))
     return int(value.reshape(())[()])
 
 
@@ -71,7 +79,12 @@ def normalize_axis(axis: SupportsIndex, rank: int, *, what: str = "axis") -> int
     """
     number = axis.__index__()
     if not -rank <= number < rank:
-        raise ShapeError(f"{what} is out of range", expected=f"{-rank} <= {what} < {rank}", got=str(number))
+        raise ShapeError(
+            f"{what} is out of range",
+            expected=f"{-rank} <= {what} < {rank}",
+            got=str(number),
+            hint="count from 0, or from the end with -1 for the last; hr.expand_dims adds an axis",
+        )
     return number + rank if number < 0 else number
 
 
@@ -85,7 +98,10 @@ def normalize_axes(axes: Iterable[SupportsIndex], rank: int, *, what: str = "axi
     numbers = tuple(normalize_axis(axis, rank, what=what) for axis in given)
     if len(set(numbers)) != len(numbers):
         raise ShapeError(
-            f"{what} is given twice", expected="different axes", got=str([axis.__index__() for axis in given])
+            f"{what} is given twice",
+            expected="different axes",
+            got=str([axis.__index__() for axis in given]),
+            hint=f"change or drop one; a negative one is the same as that number plus {rank}",
         )
     return numbers
 
@@ -106,16 +122,29 @@ def checked_sizes(sizes: Array | Sequence[int]) -> tuple[int, ...]:
     """
     array = np.asarray(sizes)
     if array.ndim > 1:
-        raise ShapeError("a shape must be a vector", expected="shape [rank]", got=str(list(array.shape)))
+        raise ShapeError(
+            "a shape must be a vector",
+            expected="shape [rank]",
+            got=str(list(array.shape)),
+            hint="list the sizes of the axes; hr.shape(x) gives those of a tensor x",
+        )
     numbers = tuple(int(size) for size in array.reshape(-1))
     if any(size < 0 for size in numbers):
-        raise ShapeError("a size is negative", expected="sizes >= 0", got=str(list(numbers)))
+        raise ShapeError(
+            "a size is negative",
+            expected="sizes >= 0",
+            got=str(list(numbers)),
+            hint="only reshaping fills in a -1; elsewhere write the size, or take it from hr.shape(x)",
+        )
     total = 1
     for size in numbers:
         total *= max(size, 1)
     if total > _MAX_ELEMENTS // 16:
         raise ShapeError(
-            "the shape has too many elements", expected="fewer than 2**59 elements", got=str(list(numbers))
+            "the shape has too many elements",
+            expected="fewer than 2**59 elements",
+            got=str(list(numbers)),
+            hint="look for a size that is wrong; an hr.SparseTensor holds few elements of a large shape",
         )
     return numbers
 
@@ -131,7 +160,12 @@ def reshaped(shape: Sequence[int], sizes: Sequence[int]) -> tuple[int, ...]:
     wanted = [int(size) for size in sizes]
     unknown = [index for index, size in enumerate(wanted) if size == -1]
     if len(unknown) > 1 or any(size < -1 for size in wanted):
-        raise ShapeError("a shape may have one -1 and no other negative size", expected="sizes >= 0", got=str(wanted))
+        raise ShapeError(
+            "a shape may have one -1 and no other negative size",
+            expected="sizes >= 0",
+            got=str(wanted),
+            hint="write -1 for one axis, and the sizes of the others, which hr.shape(x) gives in the step",
+        )
     if unknown:
         known = [size for size in wanted if size != -1]
         counted = [size for size in shape if size or 0 not in known]
@@ -142,6 +176,7 @@ def reshaped(shape: Sequence[int], sizes: Sequence[int]) -> tuple[int, ...]:
             "the number of elements differs",
             expected=f"{_product(shape)} elements, as {list(shape)} has",
             got=f"shape {[int(size) for size in sizes]}",
+            hint="write -1 for one size to take what is left over; hr.tile repeats elements, hr.pad adds some",
         )
     return checked_sizes(wanted)
 
@@ -169,7 +204,12 @@ def shape_tensor(shape: TensorLike) -> Tensor:
         return convert_to_tensor([], int32)
     tensor = _mixed(shape) if isinstance(shape, (list, tuple)) else convert_to_tensor(shape)
     if not tensor.dtype.is_integer:
-        raise InvalidArgumentError("a size must be an integer", expected="int32 or int64", got=repr(shape))
+        raise InvalidArgumentError(
+            "a size must be an integer",
+            expected="int32 or int64",
+            got=repr(shape),
+            hint="write n // 2 rather than n / 2, or convert with int(n) or hr.astype(n, hr.int32)",
+        )
     if tensor.shape.rank == 0:
         vector: Tensor = apply_op("ExpandDims", tensor, 0)
         return vector

@@ -61,12 +61,22 @@ def sliced_size(axis: int, total: int | None, start: int | None, count: int) -> 
     """
     bounds = f"{start if start is not None else '?'} + {count} along axis {axis}"
     if (start is not None and start < 0) or count < -1:
-        raise ShapeError("a slice must start within the tensor", expected="begin >= 0 and size >= -1", got=bounds)
+        raise ShapeError(
+            "a slice must start within the tensor",
+            expected="begin >= 0 and size >= -1",
+            got=bounds,
+            hint="count begin from 0; x[-n:] counts from the end, and a size of -1 takes all that follows",
+        )
     if start is None or total is None:
         return None if count == -1 else count
     size = total - start if count == -1 else count
     if size < 0 or start + size > total:
-        raise ShapeError("a slice leaves the tensor", expected=f"begin + size <= {total}", got=bounds)
+        raise ShapeError(
+            "a slice leaves the tensor",
+            expected=f"begin + size <= {total}",
+            got=bounds,
+            hint="a size of -1 takes what is left; x[begin:end] cuts off what lies beyond",
+        )
     return size
 
 
@@ -123,13 +133,19 @@ class SliceMasks:
         ellipses = [index for index in range(count) if self.ellipsis >> index & 1]
         if len(ellipses) > 1:
             raise ShapeError(
-                "a slice may have one ellipsis", expected="one bit in ellipsis_mask", got=str(len(ellipses))
+                "a slice may have one ellipsis",
+                expected="one bit in ellipsis_mask",
+                got=str(len(ellipses)),
+                hint="keep one ... and write : for each of the other axes",
             )
         new = [index for index in range(count) if self.new_axis >> index & 1 and index not in ellipses]
         taken = count - len(ellipses) - len(new)
         if taken > rank:
             raise ShapeError(
-                "a slice has too many indices", expected=f"at most {rank}, one for each axis", got=str(taken)
+                "a slice has too many indices",
+                expected=f"at most {rank}, one for each axis",
+                got=str(taken),
+                hint="drop the indices of axes that are not there; hr.expand_dims adds an axis",
             )
         entries: list[SliceEntry] = []
         axis = 0
@@ -166,15 +182,26 @@ def entry_index(
         return slice(None)
     first, last, step = begin[position], end[position], strides[position]
     if step == 0:
-        raise ShapeError("a stride is zero", expected="strides != 0", got=f"strides {list(strides)}")
+        raise ShapeError(
+            "a stride is zero",
+            expected="strides != 0",
+            got=f"strides {list(strides)}",
+            hint="leave the step out to take every element; hr.repeat repeats one",
+        )
     if entry.single:
         if step is not None and step < 0:
-            raise ShapeError("a single index needs a positive stride", expected="stride 1", got=str(step))
+            raise ShapeError(
+                "a single index needs a positive stride",
+                expected="stride 1",
+                got=str(step),
+                hint="clear the bit in shrink_axis_mask to go backwards from it",
+            )
         if first is not None and size is not None and not -size <= first < size:
             raise ShapeError(
                 f"an index is out of range along axis {entry.axis}",
                 expected=f"{-size} <= index < {size}",
                 got=str(first),
+                hint="check it against hr.shape(x), or slice with x[i : i + 1], which may be empty",
             )
         return first
     if step is None or (first is None and not entry.from_start) or (last is None and not entry.to_end):
@@ -201,7 +228,12 @@ def numpy_index(masks: SliceMasks, shape: Sequence[int], begin: Array, end: Arra
 def _bounds(values: Array) -> list[int | None]:
     given = np.asarray(values)
     if given.ndim != 1:
-        raise ShapeError("begin, end and strides must be vectors", expected="shape [n]", got=str(list(given.shape)))
+        raise ShapeError(
+            "begin, end and strides must be vectors",
+            expected="shape [n]",
+            got=str(list(given.shape)),
+            hint="write a list even for one axis, such as begin=[0]; hr.reshape(x, [-1]) flattens",
+        )
     return [int(value) for value in given]
 
 
@@ -218,6 +250,7 @@ def check_bounds(shapes: Sequence[Shape]) -> int | None:
                 "begin, end and strides must be vectors of one length",
                 expected="shape [n] each",
                 got=" and ".join(str(item) for item in shapes),
+                hint="fill the short ones up; a bit in begin_mask or end_mask leaves that bound open",
             )
         merged = merged.merge(shape)
     return merged[0]
@@ -289,4 +322,9 @@ def _strided_slice_grad_shape(op: InferenceContext) -> list[Shape]:
 def check_slice_gradient(taken: Shape, given: Shape) -> None:
     """Raise ShapeError unless the gradient has the shape of the slice."""
     if not taken.is_compatible_with(given):
-        raise ShapeError("dy does not fit the slice", expected=str(taken), got=str(given))
+        raise ShapeError(
+            "dy does not fit the slice",
+            expected=str(taken),
+            got=str(given),
+            hint="give begin, end, strides and masks as they were for the slice whose gradient dy is",
+        )

@@ -27,7 +27,12 @@ def check_bounds(sorted_inputs: Shape, values: Shape) -> Shape:
     """
     rows = Shape([sorted_inputs.with_rank(2)[0]])
     if not rows.is_compatible_with(Shape([values.with_rank(2)[0]])):
-        raise ShapeError("there must be one row of values for each sorted row", expected=str(rows), got=str(values))
+        raise ShapeError(
+            "there must be one row of values for each sorted row",
+            expected=str(rows),
+            got=str(values),
+            hint="repeat a row with hr.tile; hr.searchsorted looks for all values in one sorted vector",
+        )
     return Shape([rows.merge(Shape([values.with_rank(2)[0]]))[0], values.with_rank(2)[1]])
 
 
@@ -163,7 +168,12 @@ def searchsorted(
     """
     bounds = {"left": "LowerBound", "right": "UpperBound"}
     if side not in bounds:
-        raise InvalidArgumentError("the side is not known", expected="'left' or 'right'", got=repr(side))
+        raise InvalidArgumentError(
+            "the side is not known",
+            expected="'left' or 'right'",
+            got=repr(side),
+            hint="'left' is the place before equal elements, 'right' the one after them",
+        )
     row, values = promoted(x1, x2)
     row.shape.with_rank(1)
     if sorter is not None:

@@ -53,6 +53,7 @@ def _parts(op: InferenceContext, first: int = 0) -> tuple[int | None, int | None
             "the parts of the sparse tensor do not fit together",
             expected="indices [m, n], values [m], shape [n]",
             got=f"indices {indices}, values {values}, shape {sizes}",
+            hint="give each value a row of coordinates; hr.sparse.from_dense makes all three parts",
         )
     count = values[0] if indices[0] is None else indices[0]
     rank = sizes[0] if indices[1] is None else indices[1]
@@ -81,7 +82,12 @@ def _to_dense_shape(op: InferenceContext) -> list[Shape]:
     indices, sizes, values, default = (spec.shape for spec in op.inputs)
     check_scalar(default, "default_value")
     if (indices.rank or 0) > 2 or (values.rank or 0) > 1:
-        raise ShapeError("too many axes", expected="indices [m, n], values [m] or []", got=f"{indices}, {values}")
+        raise ShapeError(
+            "too many axes",
+            expected="indices [m, n], values [m] or []",
+            got=f"{indices}, {values}",
+            hint="flatten them: hr.reshape(indices, [-1, n]) and hr.reshape(values, [-1])",
+        )
     sizes.with_rank(1)
     known = op.constant(1)
     return [op.constant_shape(1) if known is None else Shape(checked_sizes(known))]
@@ -102,12 +108,22 @@ def _matmul_shape(op: InferenceContext) -> list[Shape]:
     """A sparse matrix times a dense one; either may be transposed and conjugated first."""
     _, rank, a = _parts(op)
     if rank not in (None, 2):
-        raise ShapeError("only matrices can be multiplied", expected="a_shape [2]", got=f"[{rank}]")
+        raise ShapeError(
+            "only matrices can be multiplied",
+            expected="a_shape [2]",
+            got=f"[{rank}]",
+            hint="hr.sparse.reshape it to a matrix; hr.matmul(hr.sparse.to_dense(a), b) goes through a batch",
+        )
     a, b = a.with_rank(2), op.inputs[3].shape.with_rank(2)
     rows, inner = (a[1], a[0]) if op.attr("adjoint_a") else (a[0], a[1])
     contracted, columns = (b[1], b[0]) if op.attr("adjoint_b") else (b[0], b[1])
     if not Shape([inner]).is_compatible_with(Shape([contracted])):
-        raise ShapeError("the matrices do not fit", expected=f"{inner} rows", got=f"{contracted} rows")
+        raise ShapeError(
+            "the matrices do not fit",
+            expected=f"{inner} rows",
+            got=f"{contracted} rows",
+            hint="adjoint_a=True or adjoint_b=True turns one that lies the other way",
+        )
     return [Shape([rows, columns])]
 
 
@@ -135,7 +151,12 @@ def _add_shape(op: InferenceContext) -> list[Shape]:
     _, other_rank, other = _parts(op, 3)
     check_scalar(op.inputs[6].shape, "thresh")
     if not shape.is_compatible_with(other):
-        raise ShapeError("sparse tensors of different shapes cannot be added", expected=str(shape), got=str(other))
+        raise ShapeError(
+            "sparse tensors of different shapes cannot be added",
+            expected=str(shape),
+            got=str(other),
+            hint="hr.sparse.reshape one; hr.sparse.to_dense(x) + y broadcasts",
+        )
     return _tuple_of(None, other_rank if rank is None else rank)
 
 
@@ -148,7 +169,12 @@ def _reshape_shape(op: InferenceContext) -> list[Shape]:
     """The indices that the elements have in another shape, of which one size may be -1."""
     indices, sizes, wanted = op.inputs[0].shape.with_rank(2), op.inputs[1].shape.with_rank(1), op.inputs[2].shape
     if not Shape([indices[1]]).is_compatible_with(sizes):
-        raise ShapeError("the shape does not fit the indices", expected=f"[{indices[1]}]", got=str(sizes))
+        raise ShapeError(
+            "the shape does not fit the indices",
+            expected=f"[{indices[1]}]",
+            got=str(sizes),
+            hint="hr.sparse.reshape(x, shape) passes the indices and shape that belong together",
+        )
     rank = wanted.with_rank(1)[0]
     return [Shape([indices[0], rank]), Shape([rank])]
 
@@ -188,7 +214,12 @@ def _slice_shape(op: InferenceContext) -> list[Shape]:
     _, rank, _ = _parts(op)
     for index in (3, 4):
         if not op.inputs[index].shape.is_compatible_with(Shape([rank])):
-            raise ShapeError("a box has a number for each axis", expected=f"[{rank}]", got=str(op.inputs[index].shape))
+            raise ShapeError(
+                "a box has a number for each axis",
+                expected=f"[{rank}]",
+                got=str(op.inputs[index].shape),
+                hint="to keep an axis whole, begin at 0 and give its size",
+            )
     return _tuple_of(None, rank)
 
 
@@ -203,7 +234,12 @@ def _reduce_sum_shape(op: InferenceContext) -> list[Shape]:
     _, rank, shape = _parts(op)
     axes = op.constant(3)
     if (op.inputs[3].shape.rank or 0) > 1:
-        raise ShapeError("axes must be a vector", expected="[axes]", got=str(op.inputs[3].shape))
+        raise ShapeError(
+            "axes must be a vector",
+            expected="[axes]",
+            got=str(op.inputs[3].shape),
+            hint="list them, as in hr.sparse.sum(x, axis=[0, 1]), or hr.reshape(axes, [-1])",
+        )
     if shape.dims is None or axes is None:
         return [shape if rank is not None and op.attr("keep_dims") and axes is not None else Shape()]
     summed = set(normalize_axes(axes.reshape(-1), len(shape)))
@@ -228,7 +264,9 @@ def _fill_empty_rows_shape(op: InferenceContext) -> list[Shape]:
     count, rank, shape = _parts(op)
     check_scalar(op.inputs[3].shape, "default_value")
     if rank == 0:
-        raise ShapeError("a scalar has no rows", expected="rank >= 1", got="[]")
+        raise ShapeError(
+            "a scalar has no rows", expected="rank >= 1", got="[]", hint="hr.sparse.reshape(x, [1]) makes it one row"
+        )
     rows = None if shape.dims is None else shape[0]
     return [Shape([None, rank]), Shape([None]), Shape([rows]), Shape([count])]
 
@@ -255,7 +293,12 @@ def _softmax_shape(op: InferenceContext) -> list[Shape]:
     """The softmax of the elements that each row (the last axis) has; absent ones take no part. Indices are in order."""
     count, rank, _ = _parts(op)
     if rank is not None and rank < 2:
-        raise ShapeError("a softmax goes over the rows of a matrix", expected="rank >= 2", got=f"rank {rank}")
+        raise ShapeError(
+            "a softmax goes over the rows of a matrix",
+            expected="rank >= 2",
+            got=f"rank {rank}",
+            hint="hr.sparse.reshape(x, [1, -1]) makes a vector one row",
+        )
     return [Shape([count])]
 
 
@@ -269,7 +312,12 @@ def _dense_add_shape(op: InferenceContext) -> list[Shape]:
     """A sparse tensor plus a dense one of its shape; elements of one index are all added."""
     _, _, shape = _parts(op)
     if not shape.is_compatible_with(op.inputs[3].shape):
-        raise ShapeError("the shapes differ", expected=str(shape), got=str(op.inputs[3].shape))
+        raise ShapeError(
+            "the shapes differ",
+            expected=str(shape),
+            got=str(op.inputs[3].shape),
+            hint="hr.broadcast_to the dense side first, or hr.sparse.reshape the sparse one",
+        )
     return [shape.merge(op.inputs[3].shape)]
 
 
@@ -284,7 +332,12 @@ def _dense_multiply_shape(op: InferenceContext) -> list[Shape]:
     count, rank, _ = _parts(op)
     dense = op.inputs[3].shape
     if rank is not None and dense.rank is not None and dense.rank > rank:
-        raise ShapeError("only the dense side is broadcast", expected=f"rank <= {rank}", got=str(dense))
+        raise ShapeError(
+            "only the dense side is broadcast",
+            expected=f"rank <= {rank}",
+            got=str(dense),
+            hint="hr.multiply(hr.sparse.to_dense(x), dense) broadcasts both",
+        )
     return [Shape([count])]
 
 
@@ -297,7 +350,12 @@ def _dense_multiply_shape(op: InferenceContext) -> list[Shape]:
 def _split_shape(op: InferenceContext) -> list[Shape]:
     """A sparse tensor in parts along an axis; where it does not divide, the first parts are longer."""
     if op.inputs[0].shape.num_elements not in (None, 1):
-        raise ShapeError("split_dim must be a scalar", expected="[]", got=str(op.inputs[0].shape))
+        raise ShapeError(
+            "split_dim must be a scalar",
+            expected="[]",
+            got=str(op.inputs[0].shape),
+            hint="split along one axis after the other: hr.sparse.split(x, num, axis)",
+        )
     _, rank, _ = _parts(op, 1)
     number = op.attr("num_split")
     parts = _tuple_of(None, rank)

@@ -21,13 +21,23 @@ def _variable(op: InferenceContext) -> TensorSpec:
     if known is None:
         return TensorSpec(stated, Shape())
     if known.dtype is not stated:
-        raise DTypeError("the variable has another dtype", expected=str(known.dtype), got=str(stated))
+        raise DTypeError(
+            "the variable has another dtype",
+            expected=str(known.dtype),
+            got=str(stated),
+            hint="hr.astype(value, variable.dtype); a read states dtype=variable.dtype",
+        )
     return known
 
 
 def _check_fits(variable: Shape, value: Shape) -> None:
     if not variable.is_compatible_with(value):
-        raise ShapeError("the value does not fit the variable", expected=str(variable), got=str(value))
+        raise ShapeError(
+            "the value does not fit the variable",
+            expected=str(variable),
+            got=str(value),
+            hint="hr.broadcast_to the value, or make the variable with shape=[None, ...] if sizes change",
+        )
 
 
 @register_op(
@@ -117,14 +127,24 @@ def _resource_gather_shape(op: InferenceContext) -> list[Shape]:
     if variable.dims is None or indices.dims is None:
         return [Shape()]
     if len(variable) <= batch or len(indices) < batch:
-        raise ShapeError("batch_dims is too large", expected=f"below the rank of {variable}", got=str(batch))
+        raise ShapeError(
+            "batch_dims is too large",
+            expected=f"below the rank of {variable}",
+            got=str(batch),
+            hint="count the leading axes that variable and indices share; 0 picks rows of the whole",
+        )
     return [Shape((*variable.dims[:batch], *indices.dims[batch:], *variable.dims[batch + 1 :]))]
 
 
 def _scatter_shape(op: InferenceContext) -> list[Shape]:
     variable, indices, updates = _variable(op).shape, op.inputs[1].shape, op.inputs[2].shape
     if variable.rank == 0:
-        raise ShapeError("a scalar variable has no rows", expected="rank >= 1", got=str(variable))
+        raise ShapeError(
+            "a scalar variable has no rows",
+            expected="rank >= 1",
+            got=str(variable),
+            hint="change it whole, with Variable.assign, assign_add or assign_sub",
+        )
     if variable.dims is not None and indices.dims is not None and updates.rank != 0:
         _check_fits(Shape((*indices.dims, *variable.dims[1:])), updates)
     return []

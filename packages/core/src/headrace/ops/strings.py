@@ -85,15 +85,26 @@ def _check_format(op: InferenceContext) -> None:
     dtype, fill = op.inputs[0].dtype, op.attr("fill")
     if fill not in ("", " ", "0", "-", "+", "#"):
         raise AttrError(
-            "attr 'fill' has a wrong value", expected="one of ' ', '0', '-', '+', '#', or none", got=repr(fill)
+            "attr 'fill' has a wrong value",
+            expected="one of ' ', '0', '-', '+', '#', or none",
+            got=repr(fill),
+            hint="put other characters in front with hr.strings.join",
         )
     if op.attr("scientific") and op.attr("shortest"):
-        raise AttrError("a number is written in one form", expected="scientific or shortest", got="both")
+        raise AttrError(
+            "a number is written in one form",
+            expected="scientific or shortest",
+            got="both",
+            hint="leave one out: shortest picks the form for each number, scientific is always an exponent",
+        )
     if dtype.is_integer or dtype is types.bool:
         for name, default in (("precision", -1), ("scientific", False), ("shortest", False)):
             if op.attr(name) != default:
                 raise AttrError(
-                    f"attr '{name}' is for floats", expected=f"{default} for {dtype}", got=str(op.attr(name))
+                    f"attr '{name}' is for floats",
+                    expected=f"{default} for {dtype}",
+                    got=str(op.attr(name)),
+                    hint=f"leave {name} out, or hr.astype(x, hr.float32) first",
                 )
 
 
@@ -125,7 +136,12 @@ def _substr_shape(op: InferenceContext) -> list[Shape]:
     """`len` bytes or characters of each string from `pos` on, or up to its end; `pos` below 0 counts from the end."""
     text, position, size = (item.shape for item in op.inputs)
     if not position.is_compatible_with(size):
-        raise ShapeError("pos and len differ in shape", expected=str(position), got=str(size))
+        raise ShapeError(
+            "pos and len differ in shape",
+            expected=str(position),
+            got=str(size),
+            hint="hr.broadcast_to one to the shape of the other; two scalars serve all strings",
+        )
     return [broadcast_shapes(text, position.merge(size))]
 
 

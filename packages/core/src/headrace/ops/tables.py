@@ -57,7 +57,12 @@ def _find_shape(op: InferenceContext) -> list[Shape]:
 def _import_shape(op: InferenceContext) -> list[Shape]:
     """Fills a table; a table that is filled is left as it is, and must hold the same."""
     if not op.inputs[1].shape.is_compatible_with(op.inputs[2].shape):
-        raise ShapeError("each key has one value", expected=str(op.inputs[1].shape), got=str(op.inputs[2].shape))
+        raise ShapeError(
+            "each key has one value",
+            expected=str(op.inputs[1].shape),
+            got=str(op.inputs[2].shape),
+            hint="take both from one dict: list(d) and list(d.values())",
+        )
     return []
 
 

@@ -19,7 +19,12 @@ def _variable_shape(op: InferenceContext, dtype_attr: str) -> Shape:
     if known is None:
         return Shape()
     if known.dtype is not op.attr(dtype_attr):
-        raise DTypeError("the variable has another dtype", expected=str(known.dtype), got=str(op.attr(dtype_attr)))
+        raise DTypeError(
+            "the variable has another dtype",
+            expected=str(known.dtype),
+            got=str(op.attr(dtype_attr)),
+            hint="hr.astype(updates, variable.dtype)",
+        )
     return known.shape
 
 
@@ -27,11 +32,21 @@ def _register_rows(name: str, doc: str) -> None:
     def shape(op: InferenceContext) -> list[Shape]:
         variable, indices, updates = _variable_shape(op, "dtype"), op.inputs[1].shape, op.inputs[2].shape
         if variable.rank == 0:
-            raise ShapeError("a scalar variable has no rows", expected="rank >= 1", got=str(variable))
+            raise ShapeError(
+                "a scalar variable has no rows",
+                expected="rank >= 1",
+                got=str(variable),
+                hint="compute the new value from Variable.read and give it to Variable.assign",
+            )
         if variable.dims is not None and indices.dims is not None and updates.rank != 0:
             wanted = Shape((*indices.dims, *variable.dims[1:]))
             if not wanted.is_compatible_with(updates):
-                raise ShapeError("the updates do not fit the variable", expected=str(wanted), got=str(updates))
+                raise ShapeError(
+                    "the updates do not fit the variable",
+                    expected=str(wanted),
+                    got=str(updates),
+                    hint="the updates are [indices..., row...]; a scalar serves every row",
+                )
         return []
 
     shape.__doc__ = f"{doc}; repeated rows each time, and nothing changes if an index is wrong."

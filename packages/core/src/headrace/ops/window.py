@@ -128,7 +128,10 @@ class Window:
         for taps, (before, after) in zip(size, around, strict=True):
             if max(before, after) >= taps:
                 raise AttrError(
-                    "a padding is as large as the window", expected=f"less than {taps}", got=f"{before} and {after}"
+                    "a padding is as large as the window",
+                    expected=f"less than {taps}",
+                    got=f"{before} and {after}",
+                    hint="enlarge ksize, or hr.pad the images themselves",
                 )
         return cls(_plane("strides", op.attr("strides"), first), (1, 1), op.attr("padding"), around, first), size
 
@@ -168,6 +171,7 @@ class Window:
                 "the window does not fit into the input",
                 expected=f"at least {reach} inputs, padding included, for {taps} taps with dilation {dilation}",
                 got=f"{size} inputs and padding {self.pads[axis]}",
+                hint="padding='SAME' pads as needed; otherwise take a smaller window or larger images",
             )
         return room // stride + 1
 
@@ -188,12 +192,18 @@ def _plane(name: str, values: Sequence[int], channels_first: bool) -> tuple[int,
     """Of four numbers, one per axis, those of rows and columns; a window does not move over images or channels."""
     if len(values) != 4 or min(values) < 1:
         raise AttrError(
-            f"attr '{name}' is not right", expected="four positive integers, one per axis", got=str(list(values))
+            f"attr '{name}' is not right",
+            expected="four positive integers, one per axis",
+            got=str(list(values)),
+            hint=f"in hr.nn one number stands for rows and columns, such as {name}=2",
         )
     rest = (values[0], values[1]) if channels_first else (values[0], values[3])
     if rest != (1, 1):
         raise UnimplementedError(
-            f"attr '{name}' reaches over images or channels", expected="1 for these two axes", got=str(list(values))
+            f"attr '{name}' reaches over images or channels",
+            expected="1 for these two axes",
+            got=str(list(values)),
+            hint="NCHW has rows and columns last; hr.max or hr.mean pool channels, x[::2] skips images",
         )
     return (values[2], values[3]) if channels_first else (values[1], values[2])
 
@@ -203,7 +213,10 @@ def _pads(padding: str, values: Sequence[int], channels_first: bool) -> tuple[tu
     if padding != "EXPLICIT":
         if values:
             raise AttrError(
-                "explicit_paddings are given", expected=f"none with padding {padding}", got=str(list(values))
+                "explicit_paddings are given",
+                expected=f"none with padding {padding}",
+                got=str(list(values)),
+                hint="use padding='EXPLICIT', or leave explicit_paddings out",
             )
         return (0, 0), (0, 0)
     pairs = [(values[i], values[i + 1]) for i in range(0, len(values) - 1, 2)]
@@ -213,6 +226,7 @@ def _pads(padding: str, values: Sequence[int], channels_first: bool) -> tuple[tu
             "attr 'explicit_paddings' is not right",
             expected="eight numbers, before and after each axis, none negative, zero for images and channels",
             got=str(list(values)),
+            hint="[0, 0, top, bottom, left, right, 0, 0]; the zeros all lead with NCHW: [0, 0, 0, 0, top, ...]",
         )
     return pairs[order[1]], pairs[order[2]]
 
@@ -225,5 +239,10 @@ def given_sizes(values: Iterable[Any], what: str) -> tuple[int, ...]:
     """
     sizes = tuple(int(value) for value in values)
     if any(size < 0 for size in sizes):
-        raise InvalidArgumentError(f"{what} has a negative size", expected="sizes >= 0", got=str(list(sizes)))
+        raise InvalidArgumentError(
+            f"{what} has a negative size",
+            expected="sizes >= 0",
+            got=str(list(sizes)),
+            hint="take the sizes from hr.shape of the tensor whose gradient it is",
+        )
     return sizes
