@@ -77,9 +77,9 @@ def test_usage_errors_end_with_2_and_failures_with_1(tmp_path: Path, capsys: pyt
 
 
 def test_a_folder_is_not_a_graph(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit, match="^1$"):
         main(["inspect", str(tmp_path)])
-    assert "error:" in capsys.readouterr().err
+    assert "is not a graph file" in capsys.readouterr().err
 
 
 def test_a_command_that_is_misspelt_is_told_the_close_ones() -> None:

@@ -42,7 +42,7 @@ def test_asarray_converts_arrays_tensors_and_variables():
 
 
 def test_asarray_refuses_what_a_dtype_cannot_hold():
-    with hr.Graph().as_default(), pytest.raises(hr.errors.DTypeError):
+    with hr.Graph().as_default(), pytest.raises(hr.errors.DTypeError, match="does not fit the dtype"):
         hr.asarray([1.5], dtype=hr.int32)
 
 

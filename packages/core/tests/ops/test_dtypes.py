@@ -97,7 +97,10 @@ def test_result_type_mixes_dtypes_tensors_and_numbers():
         assert hr.result_type(hr.constant(1.0), hr.float64, 1j) is hr.complex128
     with pytest.raises(hr.errors.DTypeError, match="no common dtype"):
         hr.result_type(hr.uint64, hr.int64)
-    with hr.config(strict_promotion=True), pytest.raises(hr.errors.DTypeError):
+    with (
+        hr.config(strict_promotion=True),
+        pytest.raises(hr.errors.DTypeError, match="int32 and float32 have no common"),
+    ):
         hr.result_type(hr.int32, hr.float32)
 
 

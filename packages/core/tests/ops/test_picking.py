@@ -46,7 +46,7 @@ def test_take_says_what_does_not_fit():
         with pytest.raises(hr.errors.DTypeError, match="indices must be integers"):
             hr.take([1, 2], [0.5])
         beyond = hr.take([1, 2, 3], hr.placeholder_with_default([-4], [None]))
-    with pytest.raises(hr.errors.OutOfRangeError):
+    with pytest.raises(hr.errors.OutOfRangeError, match="an index is out of range"):
         hr.Session(graph).run(beyond)
 
 
