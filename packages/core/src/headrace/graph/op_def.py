@@ -251,7 +251,7 @@ def _parse_arg(op_name: str, name: str, text: str, attrs: dict[str, AttrSpec]) -
             f"argument '{name}' of {op_name} counts by '{number}'",
             expected="an int attr of that name",
             got=text,
-            hint=f"attrs=dict({number}=hr.attr.int)",
+            hint=f"attrs=dict({number}=hr.attr.int())",
         )
     spec = attrs.get(element)
     if spec is not None and spec.kind == "type":
