@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.errors import InvalidArgumentError, OutOfRangeError, ShapeError
+from headrace.errors import InvalidArgumentError, OutOfRangeError
 from headrace.interfaces import OpContext
 from headrace.kernels.registry import register_kernel
 from headrace.ops.image import check_sampled, patch_sizes, sampled_size
@@ -109,14 +109,6 @@ def _register_resize(op_type: str, table: Callable[[OpContext, int, int], Table]
         return values
 
     def gradient(op: OpContext, grads: Array, image: Array) -> Array:
-        wanted = check_sampled(Shape(np.shape(image)), *np.shape(grads)[1:3])
-        if np.shape(grads) != wanted.as_tuple():
-            raise ShapeError(
-                "the gradient does not fit the images",
-                expected=str(wanted),
-                got=str(grads.shape),
-                hint="give hr.gradients a grad_ys as large as the resized images",
-            )
         values = grads.astype(np.float64) if image.dtype == np.float64 else grads
         for axis in (2, 1):
             values = _spread(values, table(op, image.shape[axis], grads.shape[axis]), axis, image.shape[axis])
@@ -153,14 +145,7 @@ def _resize_nearest_grad(op: OpContext, grads: Array, size: Array) -> Array:
 def _crop_and_resize(op: OpContext, image: Array, boxes: Array, numbers: Array, size: Array) -> Array:
     rows, columns = sampled_size(size)
     check_sampled(Shape(np.shape(image)), rows, columns)
-    count = len(numbers) if np.ndim(numbers) == 1 else -1
-    if np.shape(boxes) != (count, 4):
-        raise ShapeError(
-            "boxes do not fit",
-            expected="boxes [n, 4], box_ind [n]",
-            got=f"{np.shape(boxes)}",
-            hint="give each box, a row of boxes, the number of its image",
-        )
+    count = len(numbers)
     checked_sizes([count, rows, columns, image.shape[3]])
     if numbers.size and (int(numbers.min()) < 0 or int(numbers.max()) >= len(image)):
         raise OutOfRangeError(
@@ -208,25 +193,6 @@ def _crop(op: OpContext, image: Array, down: Array, across: Array) -> Array:
 def _non_max_suppression(
     op: OpContext, boxes: Array, scores: Array, most: Array, iou_threshold: Array, score_threshold: Array
 ) -> Array:
-    for what, value in (
-        ("max_output_size", most),
-        ("iou_threshold", iou_threshold),
-        ("score_threshold", score_threshold),
-    ):
-        if np.ndim(value):
-            raise ShapeError(
-                f"{what} must be a scalar",
-                expected="shape []",
-                got=str(list(np.shape(value))),
-                hint="call it once for each set of thresholds",
-            )
-    if np.ndim(boxes) != 2 or boxes.shape[1] != 4 or np.shape(scores) != boxes.shape[:1]:
-        raise ShapeError(
-            "boxes do not fit",
-            expected="boxes [n, 4], scores [n]",
-            got=f"{np.shape(boxes)}",
-            hint="take one image and one class at a time, as boxes[i], scores[i]",
-        )
     if int(most) < 0:
         raise InvalidArgumentError(
             "max_output_size is negative",
@@ -258,22 +224,15 @@ def _non_max_suppression(
     return np.array(chosen, np.int32)
 
 
-def _check_colours(images: Array) -> Array:
+def _parts(images: Array) -> Array:
     """The three parts, in float32 at least."""
-    if not images.ndim or images.shape[-1] != 3:
-        raise ShapeError(
-            "a colour has three parts",
-            expected="[..., 3]",
-            got=str(list(images.shape)),
-            hint="hr.repeat(images, 3, axis=-1) makes three of one; images[..., :3] drops transparency",
-        )
     wide = images.astype(np.float32) if images.dtype.itemsize == 2 else images
     return np.moveaxis(wide, -1, 0)
 
 
 @register_kernel("RGBToHSV")
 def _rgb_to_hsv(op: OpContext, images: Array) -> Array:
-    r, g, b = _check_colours(images)
+    r, g, b = _parts(images)
     value = np.maximum(np.maximum(r, g), b)
     spread = value - np.minimum(np.minimum(r, g), b)
     unit = 1 / (6 * spread)
@@ -287,7 +246,7 @@ def _rgb_to_hsv(op: OpContext, images: Array) -> Array:
 
 @register_kernel("HSVToRGB")
 def _hsv_to_rgb(op: OpContext, images: Array) -> Array:
-    hue, saturation, value = _check_colours(images)
+    hue, saturation, value = _parts(images)
     sixths = hue * 6
     parts = (np.abs(sixths - 3) - 1, 2 - np.abs(sixths - 2), 2 - np.abs(sixths - 4))
     colours = [((1 - saturation) + saturation * np.clip(part, 0, 1)) * value for part in parts]
@@ -296,13 +255,6 @@ def _hsv_to_rgb(op: OpContext, images: Array) -> Array:
 
 @register_kernel("AdjustContrastv2")
 def _adjust_contrast(op: OpContext, images: Array, factor: Array) -> Array:
-    if images.ndim < 3 or np.ndim(factor):
-        raise ShapeError(
-            "these are no images",
-            expected="[..., rows, columns, channels] and a scalar",
-            got=str(list(images.shape)),
-            hint="hr.expand_dims(images, -1) adds the channels of gray images; the factor is one number",
-        )
     if not images.size:
         return images.copy()
     wide = images.astype(np.float32)
@@ -312,13 +264,6 @@ def _adjust_contrast(op: OpContext, images: Array, factor: Array) -> Array:
 
 @register_kernel("ExtractImagePatches")
 def _extract_patches(op: OpContext, images: Array) -> Array:
-    if images.ndim != 4:
-        raise ShapeError(
-            "these are no images",
-            expected="[batch, rows, columns, channels]",
-            got=str(images.shape),
-            hint="hr.expand_dims adds a missing axis of images or of channels",
-        )
     taps, axes = patch_sizes(op, images.shape)
     batch, _, _, channels = images.shape
     counts = [count or 0 for count, *_ in axes]
