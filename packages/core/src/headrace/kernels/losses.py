@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from headrace.errors import InvalidArgumentError, ShapeError
+from headrace.errors import InvalidArgumentError
 from headrace.interfaces import OpContext
 from headrace.kernels.accumulation import stored, widened
 from headrace.kernels.registry import register_kernel
@@ -36,13 +36,6 @@ def _log_softmax(op: OpContext, logits: Array, out: Array | None = None) -> Arra
 @register_kernel("SparseSoftmaxCrossEntropyWithLogits", takes_out=True)
 def _sparse_cross_entropy(op: OpContext, logits: Array, labels: Array, out: Pair | None = None) -> Pair:
     rows, classes = logits.shape
-    if labels.shape != (rows,):
-        raise ShapeError(
-            "the labels do not fit the logits",
-            expected=str([rows]),
-            got=str(list(labels.shape)),
-            hint="hr.squeeze an axis of size 1; labels that are one-hot go to hr.nn.softmax_cross_entropy",
-        )
     if not classes:
         raise InvalidArgumentError(
             "there is no class",
@@ -70,15 +63,7 @@ def _sparse_cross_entropy(op: OpContext, logits: Array, labels: Array, out: Pair
 
 @register_kernel("SoftmaxCrossEntropyWithLogits", takes_out=True)
 def _cross_entropy(op: OpContext, logits: Array, labels: Array, out: Pair | None = None) -> Pair:
-    try:
-        x, z = np.broadcast_arrays(widened(logits), widened(labels))
-    except ValueError:
-        raise ShapeError(
-            "the labels do not fit the logits",
-            expected=str(list(logits.shape)),
-            got=str(list(labels.shape)),
-            hint="labels that are class numbers go to hr.nn.sparse_softmax_cross_entropy",
-        ) from None
+    x, z = np.broadcast_arrays(widened(logits), widened(labels))
     shifted = _shifted(np.ascontiguousarray(x))
     exponentials = np.exp(shifted)
     sums = exponentials.sum(axis=-1, keepdims=True)
@@ -99,14 +84,7 @@ def _l2_loss(op: OpContext, t: Array) -> Array:
 
 @register_kernel("InTopKV2")
 def _in_top_k(op: OpContext, predictions: Array, targets: Array, k: Array) -> Array:
-    rows, classes = predictions.shape
-    if targets.shape != (rows,):
-        raise ShapeError(
-            "the targets do not fit the predictions",
-            expected=str([rows]),
-            got=str(list(targets.shape)),
-            hint="hr.argmax(targets, axis=-1) makes class numbers of one-hot rows",
-        )
+    classes = predictions.shape[1]
     known = (targets >= 0) & (targets < classes)
     if not classes:
         return np.asarray(known)

@@ -189,14 +189,6 @@ def _squared_difference(op: OpContext, x: Array, y: Array, out: Any = None) -> A
 
 @register_kernel("AddN", takes_out=True)
 def _add_n(op: OpContext, inputs: Sequence[Array], out: Any = None) -> Any:
-    shapes = {np.shape(item) for item in inputs}
-    if len(shapes) > 1:
-        raise ShapeError(
-            "AddN adds tensors of one shape",
-            expected="equal shapes",
-            got=", ".join(map(str, shapes)),
-            hint="hr.add broadcasts, or hr.broadcast_to makes one shape of them",
-        )
     if len(inputs) == 1:
         return np.positive(inputs[0], out=out)
     total = np.add(inputs[0], inputs[1], out=out)

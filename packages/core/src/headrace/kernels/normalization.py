@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headrace.errors import ShapeError
 from headrace.interfaces import OpContext
 from headrace.kernels.accumulation import column_sums, stored, widened
 from headrace.kernels.registry import register_kernel
@@ -28,43 +27,18 @@ class _Layout:
 
     @classmethod
     def of(cls, op: OpContext, images: Array) -> _Layout:
-        data_format = op.attr("data_format")
-        if images.ndim != len(data_format):
-            raise ShapeError(
-                "the rank is wrong",
-                expected=f"rank {len(data_format)} for {data_format}",
-                got=str(list(images.shape)),
-                hint="hr.expand_dims adds a missing axis, or hr.reshape makes one of several",
-            )
-        return cls(images.shape, channel_axis(data_format, images.ndim))
+        return cls(images.shape, channel_axis(op.attr("data_format"), images.ndim))
 
     @property
     def channels(self) -> int:
         return self.shape[self.axis]
 
     def rows(self, images: Array) -> Array:
-        if images.shape != self.shape:
-            raise ShapeError(
-                "the gradient does not fit x",
-                expected=str(list(self.shape)),
-                got=str(list(images.shape)),
-                hint="give hr.gradients a grad_ys of the shape of the normalized images",
-            )
         return widened(np.moveaxis(images, self.axis, -1)).reshape(-1, self.channels)
 
     def images(self, rows: Array) -> Array:
         last = (*self.shape[: self.axis], *self.shape[self.axis + 1 :], self.channels)
         return np.moveaxis(rows.reshape(last), -1, self.axis)
-
-    def vector(self, name: str, values: Array) -> Array:
-        if values.shape != (self.channels,):
-            raise ShapeError(
-                f"{name} does not fit the channels",
-                expected=str([self.channels]),
-                got=str(list(values.shape)),
-                hint="check data_format: channels are the last axis in NHWC, the second in NCHW",
-            )
-        return widened(values)
 
 
 @register_kernel("FusedBatchNormV3")
@@ -74,10 +48,10 @@ def _fused_batch_norm(
     layout = _Layout.of(op, x)
     rows = layout.rows(x)
     factor, training = op.attr("exponential_avg_factor"), op.attr("is_training")
-    gamma, beta = layout.vector("scale", scale), layout.vector("offset", offset)
+    gamma, beta = widened(scale), widened(offset)
     running = None
     if not training or factor != 1.0:
-        running = layout.vector("mean", mean), layout.vector("variance", variance)
+        running = widened(mean), widened(variance)
     if not rows.size:
         return _without_pixels(x, scale.dtype, layout.channels)
     if training or running is None:
@@ -124,8 +98,8 @@ def _fused_batch_norm_grad(
 ) -> tuple[Array, ...]:
     layout = _Layout.of(op, x)
     rows, g = layout.rows(x), layout.rows(gradient)
-    gamma = layout.vector("scale", scale)
-    centre, spread = layout.vector("reserve_space_1", mean), layout.vector("reserve_space_2", variance)
+    gamma = widened(scale)
+    centre, spread = widened(mean), widened(variance)
     inverse = 1 / np.sqrt(spread + op.attr("epsilon"))
     normal = (rows - centre.astype(rows.dtype)) * inverse.astype(rows.dtype)
     offset_gradient = column_sums(g)
@@ -172,13 +146,6 @@ def _lrn(op: OpContext, images: Array, out: Array | None = None) -> Array:
 def _lrn_grad(op: OpContext, gradient: Array, images: Array, outputs: Array, out: Array | None = None) -> Array:
     """dx = g N**-beta - 2 alpha beta x sum(g y / N) over the neighbours, N the base of the power."""
     g, x, y = widened(gradient), widened(images), widened(outputs)
-    if not g.shape == x.shape == y.shape:
-        raise ShapeError(
-            "the three tensors have different shapes",
-            expected=str(list(x.shape)),
-            got=f"{list(g.shape)} and {list(y.shape)}",
-            hint="pass the images, what LRN made of them, and the gradient of that",
-        )
     norm = _norm(op, x)
     shared = _neighbour_sums(g * y / norm, op.attr("depth_radius"))
     own = g * norm ** x.dtype.type(-op.attr("beta"))
