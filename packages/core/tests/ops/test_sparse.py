@@ -91,11 +91,16 @@ _INDICES, _VALUES, _SIZES = np.array([[0, 0], [1, 1]]), np.array([1.0, 2.0]), np
     [
         ("SparseReshape", [_INDICES, np.array([2, -2]), np.array([4])], "a size is negative"),
         ("SparseReshape", [_INDICES, _SIZES, np.array([[4]])], "the rank is wrong"),
+        ("SparseToDense", [_INDICES, _SIZES, _VALUES, np.zeros(1)], "default_value must be a scalar"),
+        ("SparseToDense", [_INDICES[None], _SIZES, _VALUES, np.float64(0)], "too many axes"),
+        ("SparseToDense", [_INDICES, _SIZES[None], _VALUES, np.float64(0)], "the rank is wrong"),
+        ("SparseTensorDenseMatMul", [_INDICES[:, :1], _VALUES, _SIZES[:1], np.eye(2)], "only matrices"),
         ("SparseTensorDenseMatMul", [_INDICES, _VALUES, _SIZES, np.zeros(2)], "the rank is wrong"),
         ("SparseAdd", [*[_INDICES, _VALUES, _SIZES] * 2, np.zeros(1)], "thresh must be a scalar"),
         ("SparseSlice", [_INDICES, _VALUES, _SIZES, np.array([0]), _SIZES], "a box has a number for each axis"),
         ("SparseReduceSum", [_INDICES, _VALUES, _SIZES, np.zeros((1, 1), np.int32)], "axes must be a vector"),
         ("SparseFillEmptyRows", [_INDICES, _VALUES, _SIZES, np.zeros(1)], "default_value must be a scalar"),
+        ("SparseFillEmptyRows", [_INDICES[:, :0], _VALUES, _SIZES[:0], np.float64(0)], "a scalar has no rows"),
         ("SparseFillEmptyRowsGrad", [np.zeros((1, 1), np.int64), _VALUES], "the rank is wrong"),
         ("SparseSoftmax", [np.array([[0]]), np.array([1.0]), np.array([2])], "a softmax goes over the rows"),
         ("SparseSplit", [np.array([0, 1]), _INDICES, _VALUES, _SIZES], "split_dim must be a scalar"),
@@ -110,3 +115,11 @@ def test_what_shows_only_when_a_step_runs_is_refused_then(op_type: str, inputs: 
     feeds = dict(zip([*fed, *shapes], [*inputs, *(np.array(value.shape, np.int32) for value in inputs)], strict=True))
     with pytest.raises(hr.errors.InvalidArgumentError, match=text):
         hr.Session(graph).run(result, feeds=feeds)
+
+
+def test_parts_that_are_too_large_together_are_refused() -> None:
+    with hr.Graph().as_default() as graph:
+        half = hr.SparseTensor([[0]], [1.0], [2**62])
+        whole = hr.sparse.concat([half, half])
+    with pytest.raises(hr.errors.ShapeError, match="the whole is too large"):
+        hr.Session(graph).run(whole)

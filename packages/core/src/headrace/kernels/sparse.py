@@ -78,13 +78,6 @@ def _add_to(total: Array, indices: Array, values: Array) -> None:
 
 @register_kernel("SparseToDense")
 def _to_dense(op: OpContext, indices: Array, shape: Array, values: Array, default: Array) -> Array:
-    if np.ndim(shape) != 1 or np.ndim(default) or np.ndim(indices) > 2 or np.ndim(values) > 1:
-        raise ShapeError(
-            "the parts of the sparse tensor do not fit together",
-            expected="indices [m, n], shape [n], values [m] or [], default []",
-            got=", ".join(str(list(np.shape(part))) for part in (indices, shape, values, default)),
-            hint="hr.sparse.from_dense makes parts that fit; one value may stand for all",
-        )
     sizes = checked_sizes(shape)
     matrix = np.reshape(indices, (-1, 1)) if np.ndim(indices) < 2 else indices
     _check(matrix, np.broadcast_to(values, len(matrix)) if not np.ndim(values) else values, shape)
@@ -113,13 +106,6 @@ def _to_dense(op: OpContext, indices: Array, shape: Array, values: Array, defaul
 @register_kernel("SparseTensorDenseMatMul")
 def _matmul(op: OpContext, indices: Array, values: Array, shape: Array, b: Array) -> Array:
     sizes = _check(indices, values, shape)
-    if len(sizes) != 2 or b.ndim != 2:
-        raise ShapeError(
-            "only matrices can be multiplied",
-            expected="two matrices",
-            got=f"{list(sizes)}, {b.shape}",
-            hint="hr.sparse.reshape or hr.expand_dims makes a vector a matrix; multiply batches one by one",
-        )
     rows, columns = indices.T
     if op.attr("adjoint_a"):
         rows, columns, sizes, values = columns, rows, sizes[::-1], np.conj(values)
@@ -155,13 +141,6 @@ def _add(op: OpContext, *inputs: Any) -> tuple[Array, Array, Array]:
     *parts, threshold = inputs
     first, second = parts[:3], parts[3:]
     sizes = _check(*first)
-    if np.ndim(threshold):
-        raise ShapeError(
-            "thresh must be a scalar",
-            expected="[]",
-            got=str(list(np.shape(threshold))),
-            hint="threshold=0.5 in hr.sparse.add holds for all elements",
-        )
     if _check(*second) != sizes:
         raise ShapeError(
             "sparse tensors of different shapes cannot be added",
@@ -183,13 +162,6 @@ def _add(op: OpContext, *inputs: Any) -> tuple[Array, Array, Array]:
 @register_kernel("SparseReshape")
 def _reshape(op: OpContext, indices: Array, shape: Array, wanted: Array) -> tuple[Array, Array]:
     sizes = checked_sizes(np.asarray(_check(indices, None, shape)))
-    if np.ndim(wanted) != 1:
-        raise ShapeError(
-            "a shape must be a vector",
-            expected="shape [rank]",
-            got=str(list(np.shape(wanted))),
-            hint="give a list, as in hr.sparse.reshape(x, [-1])",
-        )
     target = [int(size) for size in wanted]
     if target.count(-1) > 1 or any(size < -1 for size in target):
         raise ShapeError(
@@ -269,13 +241,6 @@ def _slice(
     op: OpContext, indices: Array, values: Array, shape: Array, start: Array, size: Array
 ) -> tuple[Array, Array, Array]:
     sizes = _check(indices, values, shape)
-    if np.shape(start) != np.shape(shape) or np.shape(size) != np.shape(shape):
-        raise ShapeError(
-            "a box has a number for each axis",
-            expected=f"[{len(shape)}]",
-            got=f"{list(np.shape(start))}",
-            hint="for an axis to keep whole, begin at 0 and give its size",
-        )
     if np.less(start, 0).any() or np.less(size, 0).any():
         raise InvalidArgumentError(
             "a box begins or ends below 0",
@@ -289,13 +254,6 @@ def _slice(
 @register_kernel("SparseReduceSum")
 def _reduce_sum(op: OpContext, indices: Array, values: Array, shape: Array, axes: Array) -> Array:
     sizes = _check(indices, values, shape)
-    if np.ndim(axes) > 1:
-        raise ShapeError(
-            "axes must be a vector",
-            expected="[axes]",
-            got=str(list(np.shape(axes))),
-            hint="give a flat list, as in hr.sparse.sum(x, [0, 1])",
-        )
     summed = set(normalize_axes(np.reshape(axes, -1), len(sizes)))
     kept = [axis for axis in range(len(sizes)) if axis not in summed]
     total = np.zeros(checked_sizes([sizes[axis] for axis in kept]), _wide(values).dtype)
@@ -311,17 +269,6 @@ def _fill_empty_rows(
     op: OpContext, indices: Array, values: Array, shape: Array, default: Array
 ) -> tuple[Array, Array, Array, Array]:
     sizes = _check(indices, values, shape)
-    if np.ndim(default):
-        raise ShapeError(
-            "default_value must be a scalar",
-            expected="[]",
-            got=str(list(np.shape(default))),
-            hint="give one number; the mask that hr.sparse.fill_empty_rows returns says which rows it filled",
-        )
-    if not sizes:
-        raise ShapeError(
-            "a scalar has no rows", expected="rank >= 1", got="[]", hint="hr.sparse.reshape(x, [1]) gives it one"
-        )
     checked_sizes([sizes[0], len(sizes)])
     empty = np.bincount(indices[:, 0], minlength=sizes[0]) == 0
     added = np.zeros((int(empty.sum()), len(sizes)), np.int64)
@@ -336,13 +283,6 @@ def _fill_empty_rows(
 
 @register_kernel("SparseFillEmptyRowsGrad")
 def _fill_empty_rows_grad(op: OpContext, places: Array, grad: Array) -> tuple[Array, Array]:
-    if np.ndim(places) != 1 or np.ndim(grad) != 1:
-        raise ShapeError(
-            "both must be vectors",
-            expected="[m], [n]",
-            got=f"{np.shape(places)}, {np.shape(grad)}",
-            hint="hr.reshape(x, [-1]) both, or leave it to hr.gradients through hr.sparse.fill_empty_rows",
-        )
     if places.size and (int(places.min()) < 0 or int(places.max()) >= len(grad)):
         raise OutOfRangeError(
             "an index is out of range",
@@ -358,13 +298,7 @@ def _fill_empty_rows_grad(op: OpContext, places: Array, grad: Array) -> tuple[Ar
 
 @register_kernel("SparseSoftmax")
 def _softmax(op: OpContext, indices: Array, values: Array, shape: Array) -> Array:
-    if len(_check(indices, values, shape)) < 2:
-        raise ShapeError(
-            "a softmax goes over the rows of a matrix",
-            expected="rank >= 2",
-            got=f"rank {len(shape)}",
-            hint="hr.sparse.reshape(x, [1, -1]) makes one row of it",
-        )
+    _check(indices, values, shape)
     if not _is_ordered(indices):
         raise InvalidArgumentError(
             "the indices are out of order", expected="row-major order", got=f"{indices[:8].tolist()}",
@@ -411,13 +345,6 @@ def _dense_multiply(op: OpContext, indices: Array, values: Array, shape: Array, 
 @register_kernel("SparseSplit")
 def _split(op: OpContext, split_dim: Array, indices: Array, values: Array, shape: Array) -> tuple[Array, ...]:
     sizes = _check(indices, values, shape)
-    if np.size(split_dim) != 1:
-        raise ShapeError(
-            "split_dim must be a scalar",
-            expected="[]",
-            got=str(list(np.shape(split_dim))),
-            hint="give one axis, and split the parts again along another",
-        )
     axis = normalize_axis(int(np.reshape(split_dim, ())), len(sizes), what="split_dim")
     number = op.attr("num_split")
     if sizes[axis] < number:
