@@ -62,3 +62,17 @@ def test_wrong_entries_are_refused() -> None:
         session.run(integers)
     with pytest.raises(hr.errors.ShapeError, match="must be a scalar"):
         session.run(many, feeds={default: [1, 2]})
+
+
+def test_shapes_that_show_only_in_the_step_are_refused_there() -> None:
+    with hr.Graph().as_default() as graph:
+        keys, default = hr.placeholder(hr.int32, None), hr.placeholder(hr.int32, None)
+        table = hr.HashTable(keys, [1, 2], default=default)
+        found = table.lookup([1])
+    session = hr.Session(graph)
+    with pytest.raises(hr.errors.ShapeError, match="each key has one value"):
+        session.run(table.initializer, feeds={keys: [1, 2, 3]})
+    session.run(table.initializer, feeds={keys: [1, 2]})
+    with pytest.raises(hr.errors.ShapeError, match="default_value must be a scalar"):
+        session.run(found, feeds={default: [0]})
+    assert session.run(found, feeds={default: 0}).tolist() == [1]

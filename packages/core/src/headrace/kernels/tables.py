@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.errors import DTypeError, FailedPreconditionError, InvalidArgumentError, ShapeError
+from headrace.errors import DTypeError, FailedPreconditionError, InvalidArgumentError
 from headrace.interfaces import OpContext
 from headrace.kernels.registry import register_kernel
 from headrace.types import Array, DType
@@ -72,13 +72,6 @@ def _table(op: OpContext) -> Table:
 @register_kernel("LookupTableFindV2")
 def _find(op: OpContext, table: Table, keys: Array, default: Array) -> Array:
     table.check(op.attr("Tin"), op.attr("Tout"))
-    if np.ndim(default):
-        raise ShapeError(
-            "default_value must be a scalar",
-            expected="shape []",
-            got=str(list(np.shape(default))),
-            hint="give one value for all keys that are missing; hr.where sets others in the result",
-        )
     entries, missing = table.entries(), np.asarray(default)[()]
     values = np.empty(np.shape(keys), op.attr("Tout").array_type)
     flat = values.reshape(-1)
@@ -90,13 +83,6 @@ def _find(op: OpContext, table: Table, keys: Array, default: Array) -> Array:
 @register_kernel("LookupTableImportV2")
 def _import(op: OpContext, table: Table, keys: Array, values: Array) -> None:
     table.check(op.attr("Tin"), op.attr("Tout"))
-    if np.shape(keys) != np.shape(values):
-        raise ShapeError(
-            "each key has one value",
-            expected=str(np.shape(keys)),
-            got=str(np.shape(values)),
-            hint="cut them to one length before making the hr.HashTable",
-        )
     entries: dict[Any, Any] = {}
     for key, value in zip(np.reshape(keys, -1).tolist(), np.reshape(values, -1), strict=True):
         if entries.setdefault(key, value) != value:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from headrace.errors import DataLossError, DTypeError, InvalidArgumentError, ShapeError
+from headrace.errors import DataLossError, DTypeError, InvalidArgumentError
 from headrace.graph.proto.tensor_pb2 import TensorProto
 from headrace.graph.tensor_proto import decode_tensor, encode_tensor
 from headrace.interfaces import OpContext
@@ -22,13 +22,6 @@ def _serialize(op: OpContext, tensor: Array) -> Array:
 
 @register_kernel("ParseTensor")
 def _parse(op: OpContext, serialized: Array) -> Array:
-    if np.ndim(serialized):
-        raise ShapeError(
-            "the bytes must be a scalar",
-            expected="shape []",
-            got=str(list(np.shape(serialized))),
-            hint="parse them one by one, as in hr.parse_tensor(x[0], dtype)",
-        )
     wanted = op.attr("out_type")
     try:
         found = decode_tensor(TensorProto.FromString(np.asarray(serialized).item()))
