@@ -25,3 +25,13 @@ def test_roll_of_a_scalar_and_of_nothing(shape):
     with hr.Graph().as_default() as graph:
         result = hr.roll(hr.ones(shape), 3)
     assert hr.Session(graph).run(result).shape == shape
+
+
+def test_the_axes_to_reverse_are_a_vector_in_the_step_too() -> None:
+    with hr.Graph().as_default() as graph:
+        axes = hr.placeholder(hr.int32, None)
+        y = hr.apply_op("ReverseV2", np.arange(3), axes)
+    session = hr.Session(graph)
+    with pytest.raises(hr.errors.ShapeError, match="axis must be a vector"):
+        session.run(y, feeds={axes: 0})
+    assert session.run(y, feeds={axes: [0]}).tolist() == [2, 1, 0]

@@ -26,7 +26,6 @@ __all__ = [
     "histogram_range",
 ]
 
-_RANGE_HINT = "pass [low, high], or hr.stack([hr.min(x), hr.max(x)])"
 
 _NUMBERS = (types.int32, types.int64, types.float32, types.float64)
 
@@ -45,7 +44,10 @@ def _histogram_shape(op: InferenceContext) -> list[Shape]:
     bounds, count = op.constant(1), op.constant(2)
     if not op.inputs[1].shape.is_compatible_with(Shape([2])):
         raise ShapeError(
-            "value_range must have two elements", expected="shape [2]", got=str(op.inputs[1].shape), hint=_RANGE_HINT
+            "value_range must have two elements",
+            expected="shape [2]",
+            got=str(op.inputs[1].shape),
+            hint="pass [low, high], or hr.stack([hr.min(x), hr.max(x)])",
         )
     if bounds is not None:
         histogram_range(bounds)
@@ -69,14 +71,9 @@ def histogram_range(value_range: Array) -> tuple[float, float]:
     """The bounds of a histogram, in float64: the difference of two float32 bounds may overflow float32.
 
     Raises:
-      ShapeError: there are not two.
       InvalidArgumentError: they are not finite, or not in order.
     """
     given = np.asarray(value_range)
-    if given.shape != (2,):
-        raise ShapeError(
-            "value_range must have two elements", expected="shape [2]", got=str(list(given.shape)), hint=_RANGE_HINT
-        )
     low, high = float(given[0]), float(given[1])
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise InvalidArgumentError(

@@ -28,7 +28,12 @@ def _reverse_shape(op: InferenceContext) -> list[Shape]:
     """The elements in reverse order along the given axes."""
     shape, axes = op.inputs[0].shape, op.constant(1)
     if op.inputs[1].shape.rank not in (None, 1):
-        raise _no_vector(op.inputs[1].shape)
+        raise ShapeError(
+            "axis must be a vector",
+            expected="shape [n]",
+            got=str(op.inputs[1].shape),
+            hint="write [axis] for a single one",
+        )
     if axes is not None and shape.rank is not None:
         reversed_axes(axes, shape.rank)
     return [shape]
@@ -36,16 +41,7 @@ def _reverse_shape(op: InferenceContext) -> list[Shape]:
 
 def reversed_axes(axes: Array, rank: int) -> tuple[int, ...]:
     """The axes that `ReverseV2` turns around; each may be named once."""
-    given = np.asarray(axes)
-    if given.ndim != 1:
-        raise _no_vector(Shape(given.shape))
-    return normalize_axes([int(axis) for axis in given], rank)
-
-
-def _no_vector(axis: Shape) -> ShapeError:
-    return ShapeError(
-        "axis must be a vector", expected="shape [n]", got=str(axis), hint="write [axis] for a single one"
-    )
+    return normalize_axes([int(axis) for axis in axes], rank)
 
 
 @register_op(

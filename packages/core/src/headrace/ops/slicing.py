@@ -213,28 +213,15 @@ def numpy_index(masks: SliceMasks, shape: Sequence[int], begin: Array, end: Arra
     """The NumPy index that takes what a `StridedSlice` takes from a tensor of `shape`.
 
     Raises:
-      ShapeError: the vectors have different lengths, or as `SliceMasks.entries` and `entry_index`.
+      ShapeError: as `SliceMasks.entries` and `entry_index`.
     """
-    lists = [_bounds(values) for values in (begin, end, strides)]
-    check_bounds([Shape([len(values)]) for values in lists])
+    lists = [[int(value) for value in values] for values in (begin, end, strides)]
     entries = masks.entries(len(lists[0]), len(shape))
     index = [
         np.newaxis if entry.axis is None else entry_index(entry, lists[0], lists[1], lists[2], shape[entry.axis])
         for entry in entries
     ]
     return (*index, ...)
-
-
-def _bounds(values: Array) -> list[int | None]:
-    given = np.asarray(values)
-    if given.ndim != 1:
-        raise ShapeError(
-            "begin, end and strides must be vectors",
-            expected="shape [n]",
-            got=str(list(given.shape)),
-            hint="write a list even for one axis, such as begin=[0]; hr.reshape(x, [-1]) flattens",
-        )
-    return [int(value) for value in given]
 
 
 def check_bounds(shapes: Sequence[Shape]) -> int | None:
