@@ -144,3 +144,8 @@ def test_strict_promotion_refuses_different_kinds() -> None:
             hr.constant(1.0) + hr.constant(1)
         with pytest.raises(DTypeError, match="different kinds"):
             hr.constant(1) + 0.5
+
+
+def test_of_no_operands_there_is_no_dtype() -> None:
+    with pytest.raises(DTypeError, match="there is nothing to promote"):
+        hr.result_type()

@@ -117,3 +117,22 @@ def test_counter_ends_at_its_limit() -> None:
     with pytest.raises(hr.errors.OutOfRangeError, match="reached its limit"):
         session.run(count)
     assert session.run(counter) == 3
+
+
+@pytest.mark.parametrize(
+    ("op", "start", "inputs", "text"),
+    [
+        ("ResourceScatterMul", np.float32(1), [[0], np.ones(1, np.float32)], "a scalar variable has no rows"),
+        ("ResourceScatterMul", _TABLE, [[0], np.ones((1, 3), np.float32)], "the updates do not fit the variable"),
+        ("ResourceCountUpTo", np.zeros(1, np.int64), [], "only a scalar can count"),
+    ],
+)
+def test_a_variable_of_unknown_shape_is_looked_at_in_the_step(op: str, start: Any, inputs: Any, text: str) -> None:
+    attrs: dict[str, Any] = {"limit": 3, "T": hr.int64} if op == "ResourceCountUpTo" else {}
+    with hr.Graph().as_default() as graph:
+        variable = hr.Variable(start, shape=hr.Shape(None))
+        change = hr.apply_op(op, variable.handle, *inputs, **attrs)
+    session = hr.Session(graph)
+    with pytest.raises(hr.errors.ShapeError, match=text):
+        session.run(change)
+    np.testing.assert_array_equal(session.run(variable), start)
