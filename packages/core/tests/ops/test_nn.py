@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
+from headrace.graph.apply import apply_op
 from headrace.testing import check_gradient
 
 _X = np.array([[-2.0, -0.5, 0.25], [1.0, 3.0, 0.75]], np.float32)
@@ -242,3 +243,38 @@ def test_batch_norm_moves_the_running_statistics() -> None:
         )
     y, mean, variance = hr.Session(graph).run(list(outputs))
     assert (y.reshape(-1).tolist(), mean.tolist(), variance.tolist()) == ([-1, 1], [6], [3])
+
+
+_IMAGES = np.ones((1, 2, 2, 3), np.float32)
+_THREE = np.ones(3, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("op", "values", "message"),
+    [
+        ("AddN", [[_X, _THREE]], "AddN adds tensors of one shape"),
+        ("BiasAdd", [_THREE, _THREE], "there is no axis of channels"),
+        ("BiasAdd", [_X, _THREE[:2]], "the bias does not fit the channels"),
+        ("BiasAddGrad", [_THREE], "there is no axis of channels"),
+        ("SparseSoftmaxCrossEntropyWithLogits", [_X, np.zeros(3, np.int64)], "the labels do not fit the logits"),
+        ("SoftmaxCrossEntropyWithLogits", [_X, _X[:, :2]], "broadcast"),
+        ("InTopKV2", [_X, np.zeros(3, np.int32), np.array(1, np.int32)], "the targets do not fit the predictions"),
+        ("FusedBatchNormV3", [_X, *[_THREE] * 4], "rank"),
+        ("FusedBatchNormV3", [_IMAGES, _THREE[:2], *[_THREE] * 3], "does not fit the channels"),
+        ("FusedBatchNormGradV3", [_IMAGES[:, :1], _IMAGES, *[_THREE] * 4], "the gradient does not fit x"),
+        ("LRNGrad", [_IMAGES, _IMAGES[:, :1], _IMAGES], "two shapes contradict each other"),
+    ],
+)
+def test_a_shape_that_shows_only_in_the_step_is_refused_there(op, values, message) -> None:
+    feeds = {}
+
+    def unknown(value):
+        tensor = hr.placeholder(value.dtype, None)
+        feeds[tensor] = value
+        return tensor
+
+    with hr.Graph().as_default() as graph:
+        inputs = [[unknown(item) for item in value] if isinstance(value, list) else unknown(value) for value in values]
+        apply_op(op, *inputs, name="late")
+    with pytest.raises(hr.errors.ShapeError, match=rf"{message}(.|\n)*'late' created at test_nn.py"):
+        hr.Session(graph).run("late:0", feeds=feeds)
