@@ -281,6 +281,27 @@ def test_slots_of_another_shape_or_dtype_are_refused() -> None:
             )
 
 
+@pytest.mark.parametrize(
+    ("op_type", "w", "slot", "gradient", "rest", "message"),
+    [
+        ("ResourceApplyAdagrad", [1, 2], [1, 2, 3], [1, 1], [], r"slot does not fit(.|\n)*\[2\](.|\n)*\[3\]"),
+        ("ResourceApplyAdagrad", [1, 2], [1, 2], [1, 1, 1], [], r"gradient does not fit(.|\n)*\[2\](.|\n)*\[3\]"),
+        ("ResourceSparseApplyAdagrad", [[1, 2]], [[1, 2]], [[1, 1, 1]], [[0]], r"gradient does not fit(.|\n)*\[1, 2\]"),
+        ("ResourceSparseApplyAdagrad", 1, 1, [1], [[0]], r"a scalar variable has no rows(.|\n)*ResourceApply"),
+    ],
+)
+def test_variables_of_open_shape_are_checked_by_their_values(op_type, w, slot, gradient, rest, message: str) -> None:
+    with hr.Graph().as_default() as graph:
+        variables = [hr.Variable(np.array(value, np.float32), shape=hr.Shape()) for value in (w, slot)]
+        given = [np.float32(0.1), np.array(gradient, np.float32), *rest]
+        update = hr.apply_op(op_type, *(variable.handle for variable in variables), *given)
+    session = hr.Session(graph)
+    with pytest.raises(hr.errors.ShapeError, match=message):
+        session.run(update)
+    for variable, value in zip(variables, (w, slot), strict=True):
+        np.testing.assert_array_equal(session.run(variable), value)
+
+
 def test_a_variable_as_its_own_slot_is_refused() -> None:
     with hr.Graph().as_default() as graph:
         w = hr.Variable([1.0, 2.0])

@@ -36,14 +36,6 @@ def _kernel(op_type: str, rule: Rule) -> Callable[..., None]:
 
     def kernel(op: OpContext, *values: Any) -> None:
         inputs = dict(zip(names, values[handles:], strict=True))
-        for name, value in inputs.items():
-            if name not in ("grad", "delta", "indices") and np.ndim(value):
-                raise ShapeError(
-                    f"'{name}' must be a scalar",
-                    expected="[]",
-                    got=str(list(np.shape(value))),
-                    hint="pass one number; hr.optim.Adagrad and hr.optim.Adam find a rate for each element",
-                )
         _update_together(values[:handles], lambda state: _change(op, rule, state, inputs))
 
     return kernel
@@ -93,12 +85,12 @@ def _change(op: OpContext, rule: Rule, state: Sequence[Array], inputs: Inputs) -
             )
     gradient = "delta" if "delta" in inputs else "grad"
     indices = inputs.get("indices")
-    if indices is not None and (np.ndim(indices) != 1 or not shape):
+    if indices is not None and not shape:
         raise ShapeError(
-            "only rows can be updated",
-            expected="indices [n] and a variable of rank >= 1",
-            got=str(shape),
-            hint="hr.reshape the indices to [-1], or make the gradient dense with hr.convert_to_tensor",
+            "a scalar variable has no rows",
+            expected="rank >= 1",
+            got=str(list(shape)),
+            hint="update it with the op named ResourceApply..., which takes no indices",
         )
     wanted = shape if indices is None else (len(indices), *shape[1:])
     if np.shape(inputs[gradient]) != wanted:
