@@ -124,6 +124,33 @@ def test_wrong_assignments_are_refused_while_building(call, error: str, message:
             call(w)
 
 
+@pytest.mark.parametrize(
+    ("start", "change", "message"),
+    [
+        ([1, 2], lambda w: w.assign_add([1.0, 2.0, 3.0]), r"update does not fit(.|\n)*\[2\](.|\n)*\[3\]"),
+        ([1, 2], lambda w: w.assign_sub([1.0, 2.0, 3.0]), r"update does not fit(.|\n)*\[2\](.|\n)*\[3\]"),
+        ([[1, 2]], lambda w: hr.apply_op("ResourceScatterAdd", w.handle, [0], np.ones((1, 3), np.float32)), "not fit"),
+        (1, lambda w: hr.apply_op("ResourceScatterAdd", w.handle, [0], np.ones(1, np.float32)), "has no rows"),
+        (1, lambda w: hr.apply_op("ResourceGather", w.handle, [0], dtype=hr.float32), "batch_dims is too large"),
+    ],
+)
+def test_changes_of_a_variable_of_open_shape_are_checked_by_its_value(start, change, message: str) -> None:
+    with hr.Graph().as_default() as graph:
+        w = hr.Variable(np.array(start, np.float32), shape=hr.Shape())
+        changed = change(w)
+    session = hr.Session(graph)
+    with pytest.raises(hr.errors.ShapeError, match=message):
+        session.run(changed)
+    np.testing.assert_array_equal(session.run(w), start)
+
+
+def test_indices_that_do_not_share_the_batch_axes_of_a_variable_are_refused() -> None:
+    with hr.Graph().as_default():
+        w = hr.Variable(np.ones((2, 3), np.float32))
+        with pytest.raises(hr.errors.ShapeError, match=r"do not share the batch axes(.|\n)*\[2\](.|\n)*\[1, 2\]"):
+            hr.apply_op("ResourceGather", w.handle, [[0, 1]], dtype=hr.float32, batch_dims=1)
+
+
 def test_symbolic_initial_value_outside_a_graph_is_refused() -> None:
     with hr.Graph().as_default():
         x = hr.constant(1.0)

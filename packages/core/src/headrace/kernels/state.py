@@ -9,7 +9,8 @@ import numpy as np
 from headrace.errors import FailedPreconditionError, OutOfRangeError, ShapeError
 from headrace.interfaces import OpContext, VariableStorage
 from headrace.kernels.registry import register_kernel
-from headrace.types import Array
+from headrace.ops.state import check_gather, check_scatter
+from headrace.types import Array, Shape
 
 __all__ = ["check_indices"]
 
@@ -63,6 +64,7 @@ def _check_same_shape(target: Array, value: Array) -> None:
 def _resource_gather(op: OpContext, variable: VariableStorage, indices: Array) -> Array:
     value = variable.read()
     batch = op.attr("batch_dims")
+    check_gather(Shape(value.shape), Shape(np.shape(indices)), batch)
     check_indices(indices, value.shape[batch])
     if not batch:
         return np.take(value, indices, axis=0)
@@ -91,6 +93,7 @@ def _scatter(
 ) -> Callable[[OpContext, VariableStorage, Array, Array], None]:
     def kernel(op: OpContext, variable: VariableStorage, indices: Array, updates: Array) -> None:
         def apply(target: Array) -> None:
+            check_scatter(Shape(target.shape), Shape(np.shape(indices)), Shape(np.shape(updates)))
             check_indices(indices, target.shape[0])
             rows = np.broadcast_to(updates, np.shape(indices) + target.shape[1:])
             change(target, np.asarray(indices), rows)

@@ -11,7 +11,7 @@ from headrace.graph import attr
 from headrace.graph.op_def import InferenceContext, register_op
 from headrace.types import Shape, TensorSpec
 
-__all__: list[str] = []
+__all__ = ["check_gather", "check_scatter"]
 
 
 def _variable(op: InferenceContext) -> TensorSpec:
@@ -126,6 +126,12 @@ def _resource_gather_shape(op: InferenceContext) -> list[Shape]:
     batch = op.attr("batch_dims")
     if variable.dims is None or indices.dims is None:
         return [Shape()]
+    check_gather(variable, indices, batch)
+    return [Shape((*variable.dims[:batch], *indices.dims[batch:], *variable.dims[batch + 1 :]))]
+
+
+def check_gather(variable: Shape, indices: Shape, batch: int) -> None:
+    """Raise ShapeError unless both have `batch` leading axes in common and the variable has one more; ranks known."""
     if len(variable) <= batch or len(indices) < batch:
         raise ShapeError(
             "batch_dims is too large",
@@ -133,11 +139,23 @@ def _resource_gather_shape(op: InferenceContext) -> list[Shape]:
             got=str(batch),
             hint="count the leading axes that variable and indices share; 0 picks rows of the whole",
         )
-    return [Shape((*variable.dims[:batch], *indices.dims[batch:], *variable.dims[batch + 1 :]))]
+    lead = Shape(list(variable)[:batch])
+    if not lead.is_compatible_with(Shape(list(indices)[:batch])):
+        raise ShapeError(
+            "the indices do not share the batch axes of the variable",
+            expected=f"a shape that begins with {lead}",
+            got=str(indices),
+            hint="give indices for each item of the batch; batch_dims=0 picks rows of the whole",
+        )
 
 
 def _scatter_shape(op: InferenceContext) -> list[Shape]:
-    variable, indices, updates = _variable(op).shape, op.inputs[1].shape, op.inputs[2].shape
+    check_scatter(_variable(op).shape, op.inputs[1].shape, op.inputs[2].shape)
+    return []
+
+
+def check_scatter(variable: Shape, indices: Shape, updates: Shape) -> None:
+    """Raise ShapeError unless the variable has rows, and the updates are a scalar or a row for each index."""
     if variable.rank == 0:
         raise ShapeError(
             "a scalar variable has no rows",
@@ -147,7 +165,6 @@ def _scatter_shape(op: InferenceContext) -> list[Shape]:
         )
     if variable.dims is not None and indices.dims is not None and updates.rank != 0:
         _check_fits(Shape((*indices.dims, *variable.dims[1:])), updates)
-    return []
 
 
 _SCATTER_INPUTS = {"resource": "resource", "indices": "Tindices", "updates": "dtype"}
