@@ -157,3 +157,13 @@ def test_segment_shapes_follow_from_constant_ids() -> None:
         assert hr.segment_sum(data, [0, 0, 4]).shape == [5, 2]
         assert hr.segment_sum(data, hr.placeholder(hr.int32, [3])).shape == [None, 2]
         assert hr.unsorted_segment_sum(data, [4, 0, 1], 7).shape == [7, 2]
+
+
+def test_the_number_of_segments_must_be_a_scalar() -> None:
+    with hr.Graph().as_default() as graph:
+        number = hr.placeholder(hr.int32)
+        total = hr.unsorted_segment_sum([1.0, 2.0], [0, 1], number)
+        with pytest.raises(ShapeError, match=r"num_segments must be a scalar(.|\n)*\[1\]"):
+            hr.unsorted_segment_sum([1.0, 2.0], [0, 1], [2])
+    with pytest.raises(ShapeError, match=r"num_segments must be a scalar(.|\n)*\[1\]"):
+        hr.Session(graph).run(total, feeds={number: [2]})

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.errors import InvalidArgumentError, OutOfRangeError, ShapeError
+from headrace.errors import InvalidArgumentError, OutOfRangeError
 from headrace.interfaces import OpContext
 from headrace.kernels.reduction import highest_finite, lowest_finite
 from headrace.kernels.registry import register_kernel
@@ -49,15 +49,8 @@ def _one(dtype: np.dtype[Any]) -> Any:
     return 1
 
 
-def _check_sorted(ids: Array, rows: int) -> int:
-    """The number of segments; raises unless there is one id per row, from 0 on and ascending."""
-    if np.shape(ids) != (rows,):
-        raise ShapeError(
-            "there must be one segment id per row",
-            expected=f"[{rows}]",
-            got=str(list(np.shape(ids))),
-            hint="cut the ids or the rows to one length; hr.unsorted_segment_sum takes ids of more axes",
-        )
+def _check_sorted(ids: Array) -> int:
+    """The number of segments; raises unless the ids ascend from 0 on."""
     if not ids.size:
         return 0
     if int(ids[0]) < 0:
@@ -79,7 +72,7 @@ def _check_sorted(ids: Array, rows: int) -> int:
 
 def _register_segment(op_type: str, ufunc: np.ufunc, empty: Filler) -> None:
     def kernel(op: OpContext, data: Array, segment_ids: Array) -> Array:
-        count = _check_sorted(segment_ids, len(data))
+        count = _check_sorted(segment_ids)
         return reduce_segments(ufunc, data, segment_ids, count, empty(data.dtype))
 
     register_kernel(op_type)(kernel)
@@ -106,7 +99,7 @@ def _segment_means(data: Array, ids: Array, count: int) -> Array:
 
 @register_kernel("SegmentMean")
 def _segment_mean(op: OpContext, data: Array, segment_ids: Array) -> Array:
-    return _segment_means(data, segment_ids, _check_sorted(segment_ids, len(data)))
+    return _segment_means(data, segment_ids, _check_sorted(segment_ids))
 
 
 def _register_unsorted(op_type: str, ufunc: np.ufunc, empty: Filler) -> None:
@@ -118,13 +111,6 @@ def _register_unsorted(op_type: str, ufunc: np.ufunc, empty: Filler) -> None:
                 expected=">= 0",
                 got=str(count),
                 hint="hr.max(segment_ids) + 1 is the least that holds all of them",
-            )
-        if data.shape[: ids.ndim] != ids.shape:
-            raise ShapeError(
-                "the ids must cover the leading axes of the data",
-                expected=str(list(data.shape)),
-                got=str(list(ids.shape)),
-                hint="bring the axes to segment in front with hr.permute_dims, or hr.reshape the ids",
             )
         if ids.size and int(ids.max()) >= count:
             raise OutOfRangeError(
@@ -159,11 +145,11 @@ def _rows_at(data: Array, indices: Array) -> Array:
 
 @register_kernel("SparseSegmentSum")
 def _sparse_segment_sum(op: OpContext, data: Array, indices: Array, segment_ids: Array) -> Array:
-    count = _check_sorted(segment_ids, len(indices))
+    count = _check_sorted(segment_ids)
     return reduce_segments(np.add, _rows_at(data, indices), segment_ids, count, 0)
 
 
 @register_kernel("SparseSegmentMean")
 def _sparse_segment_mean(op: OpContext, data: Array, indices: Array, segment_ids: Array) -> Array:
-    count = _check_sorted(segment_ids, len(indices))
+    count = _check_sorted(segment_ids)
     return _segment_means(_rows_at(data, indices), segment_ids, count)

@@ -8,6 +8,7 @@ from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
 from headrace.graph.attr import AttrSpec
 from headrace.graph.op_def import InferenceContext, register_op
 from headrace.graph.operation import Tensor
+from headrace.ops.shapes import check_scalar
 from headrace.types import Shape, int16, int32, int64
 
 __all__ = [
@@ -83,6 +84,7 @@ _register_segment(
 def _register_unsorted(name: str, spec: AttrSpec, doc: str) -> None:
     def shape(op: InferenceContext) -> list[Shape]:
         data, ids, number = op.inputs[0].shape, op.inputs[1].shape, op.constant(2)
+        check_scalar(op.inputs[2].shape, "num_segments")
         if number is not None and int(number) < 0:
             raise ShapeError(
                 "num_segments is negative",
