@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from headrace.errors import ShapeError
 from headrace.interfaces import OpContext
 from headrace.kernels.registry import register_kernel
 from headrace.ops.padding import check_mirror, checked_paddings, unpadded_sizes
@@ -19,13 +18,6 @@ def _pad(op: OpContext, x: Array, paddings: Array, out: Array | None = None) -> 
 
 @register_kernel("PadV2", takes_out=True)
 def _pad_v2(op: OpContext, x: Array, paddings: Array, constant_values: Array, out: Array | None = None) -> Array:
-    if np.ndim(constant_values):
-        raise ShapeError(
-            "constant_values must be a scalar",
-            expected="shape []",
-            got=str(list(np.shape(constant_values))),
-            hint="pad with one number; hr.concat joins a border of other values",
-        )
     return _padded(np.asarray(x), paddings, constant_values, out)
 
 

@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from headrace.errors import ShapeError
 from headrace.interfaces import OpContext
 from headrace.kernels.registry import register_kernel
 from headrace.kernels.state import check_indices
-from headrace.ops.partition import check_partitions, merged_row, stitched_rows
+from headrace.ops.partition import check_partitions, stitched_rows
 from headrace.ops.shapes import checked_sizes
 from headrace.types import Array, Shape, string
 
@@ -29,17 +28,7 @@ def _dynamic_partition(op: OpContext, data: Array, partitions: Array) -> list[Ar
 def _dynamic_stitch(op: OpContext, indices: list[Array], data: list[Array]) -> Array:
     places: list[Any] = [np.asarray(item) for item in indices]
     values: list[Any] = [np.asarray(item) for item in data]
-    row = Shape()
-    for place, value in zip(places, values, strict=True):
-        if value.ndim < place.ndim:
-            raise ShapeError(
-                "the data do not fit their indices",
-                expected=f"begins with {list(place.shape)}",
-                got=str(list(value.shape)),
-                hint="give both lists in the same order; hr.reshape(indices, [-1]) fits data of rows",
-            )
-        row = merged_row(row, Shape(place.shape), Shape(value.shape))
-    sizes = checked_sizes([stitched_rows(places), *row.as_tuple()])
+    sizes = checked_sizes([stitched_rows(places), *values[0].shape[places[0].ndim :]])
     merged = np.full(sizes, b"" if op.attr("T") is string else 0, values[0].dtype)
     for place, value in zip(places, values, strict=True):
         flat = place.reshape(-1)

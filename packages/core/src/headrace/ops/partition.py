@@ -13,7 +13,7 @@ from headrace.graph.op_def import InferenceContext, register_op
 from headrace.graph.operation import Tensor
 from headrace.types import Array, Shape
 
-__all__ = ["check_partitions", "dynamic_partition", "dynamic_stitch", "merged_row", "stitched_rows"]
+__all__ = ["check_partitions", "dynamic_partition", "dynamic_stitch", "stitched_rows"]
 
 
 @register_op(
@@ -55,14 +55,14 @@ def _dynamic_stitch_shape(op: InferenceContext) -> list[Shape]:
     count = op.attr("N")
     row = Shape()
     for indices, data in zip(op.inputs[:count], op.inputs[count:], strict=True):
-        row = merged_row(row, indices.shape, data.shape)
+        row = _merged_row(row, indices.shape, data.shape)
     places = [op.constant(index) for index in range(count)]
     known = [place for place in places if place is not None]
     rows = stitched_rows(known) if len(known) == count else None
     return [Shape() if row.dims is None else Shape((rows, *row.dims))]
 
 
-def merged_row(row: Shape, indices: Shape, data: Shape) -> Shape:
+def _merged_row(row: Shape, indices: Shape, data: Shape) -> Shape:
     """The shape of a row, with what one pair of inputs of a `DynamicStitch` adds to it.
 
     Raises:
