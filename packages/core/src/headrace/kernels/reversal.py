@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from headrace.errors import ShapeError
 from headrace.interfaces import OpContext
 from headrace.kernels.registry import register_kernel
 from headrace.ops.reversal import check_lengths, check_roll, reversed_axes, sequence_axes
@@ -33,13 +32,6 @@ def _reverse_sequence(op: OpContext, x: Array, seq_lengths: Array) -> Array:
 @register_kernel("Roll")
 def _roll(op: OpContext, x: Array, shift: Array, axis: Array) -> Array:
     x, shift, axis = np.asarray(x), np.asarray(shift), np.asarray(axis)
-    if not x.ndim:
-        raise ShapeError(
-            "a scalar cannot be rolled",
-            expected="rank >= 1",
-            got="shape []",
-            hint="hr.expand_dims(x) makes a vector of it",
-        )
     check_roll(Shape(shift.shape), Shape(axis.shape))
     result = np.array(x)
     for places, number in zip(shift.reshape(-1), axis.reshape(-1), strict=True):

@@ -4,37 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from headrace.errors import ShapeError
 from headrace.interfaces import OpContext
 from headrace.kernels.registry import register_kernel
 from headrace.ops.search import check_in_top_k, nth_place, top_k_count
 from headrace.types import Array, Shape
 
-_ONE_ROW = "hr.reshape(x, [1]) makes one row of a scalar"
-
-
-def _vector(x: Array) -> Array:
-    x = np.asarray(x)
-    if x.ndim != 1:
-        raise ShapeError(
-            "the rank is wrong",
-            expected="rank 1",
-            got=str(list(x.shape)),
-            hint="hr.unique_values and its kin flatten their input; or hr.reshape(x, [-1])",
-        )
-    return x
-
 
 @register_kernel("Unique")
 def _unique(op: OpContext, x: Array) -> tuple[Array, Array]:
-    values, places, _ = _distinct(_vector(x))
+    values, places, _ = _distinct(x)
     return values, places.astype(op.attr("out_idx").array_type)
 
 
 @register_kernel("UniqueWithCounts")
 def _unique_with_counts(op: OpContext, x: Array) -> tuple[Array, Array, Array]:
     dtype = op.attr("out_idx").array_type
-    values, places, counts = _distinct(_vector(x))
+    values, places, counts = _distinct(x)
     return values, places.astype(dtype), counts.astype(dtype)
 
 
@@ -54,8 +39,6 @@ def _top_k(op: OpContext, x: Array, k: Array) -> tuple[Array, Array]:
     This puts the first of equal elements first without negating: the lowest integer has no opposite.
     """
     x = np.asarray(x)
-    if not x.ndim:
-        raise ShapeError("the input must have rows", expected="rank >= 1", got="shape []", hint=_ONE_ROW)
     size = x.shape[-1]
     count = top_k_count(k, size)
     order = size - 1 - np.argsort(x[..., ::-1], axis=-1, kind="stable")[..., ::-1]
@@ -66,8 +49,6 @@ def _top_k(op: OpContext, x: Array, k: Array) -> tuple[Array, Array]:
 @register_kernel("NthElement")
 def _nth_element(op: OpContext, x: Array, n: Array) -> Array:
     x = np.asarray(x)
-    if not x.ndim:
-        raise ShapeError("the input must have rows", expected="rank >= 1", got="shape []", hint=_ONE_ROW)
     size = x.shape[-1]
     place = nth_place(n, size)
     return np.array(np.sort(x, axis=-1)[..., size - 1 - place if op.attr("reverse") else place])
@@ -89,6 +70,5 @@ def _in_top_k(op: OpContext, predictions: Array, targets: Array) -> Array:
 
 @register_kernel("ListDiff")
 def _list_diff(op: OpContext, x: Array, y: Array) -> tuple[Array, Array]:
-    x, y = _vector(x), _vector(y)
     (places,) = np.nonzero(~np.isin(x, y))
     return x[places], places.astype(op.attr("out_idx").array_type)
