@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.errors import InvalidArgumentError, ShapeError
+from headrace.errors import InvalidArgumentError
 from headrace.interfaces import OpContext
 from headrace.kernels.registry import register_kernel
 from headrace.types import Array
@@ -14,13 +14,6 @@ from headrace.types import Array
 
 @register_kernel("Assert")
 def _assert(op: OpContext, condition: Array, data: list[Array]) -> None:
-    if np.ndim(condition):
-        raise ShapeError(
-            "the condition must be a scalar",
-            expected="shape []",
-            got=str(list(np.shape(condition))),
-            hint="hr.all(condition) makes one truth of many",
-        )
     if not condition:
         shown = ", ".join(_summary(np.asarray(item), op.attr("summarize")) for item in data)
         raise InvalidArgumentError(

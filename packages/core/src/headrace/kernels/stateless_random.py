@@ -20,14 +20,7 @@ _PHILOX = 1
 _AUTOMATIC = 3
 
 
-def _state_of_seed(op: OpContext, seed: Array) -> PhiloxState:
-    if seed.shape != (2,):
-        raise ShapeError(
-            f"{op.type} '{op.name}' has a wrong seed",
-            expected="[2]",
-            got=str(list(seed.shape)),
-            hint="give two integers, as in hr.random.stateless_uniform(shape, seed=[1, 2])",
-        )
+def _state_of_seed(seed: Array) -> PhiloxState:
     return PhiloxState.from_stateless_seed((int(seed[0]), int(seed[1])))
 
 
@@ -53,7 +46,7 @@ def _register_float(op_type: str, draw: Callable[..., Array]) -> None:
     @register_kernel(op_type, takes_out=True)
     def from_seed(op: OpContext, shape: Array, seed: Array, out: Out = None) -> Array:
         sizes = requested_shape(op, shape)
-        return draw(_state_of_seed(op, seed), sizes, op.outputs[0].dtype.array_type, usable(out, sizes))
+        return draw(_state_of_seed(seed), sizes, op.outputs[0].dtype.array_type, usable(out, sizes))
 
     @register_kernel(f"{op_type}V2", takes_out=True)
     def from_key(op: OpContext, shape: Array, key: Array, counter: Array, alg: Array, out: Out = None) -> Array:
@@ -72,7 +65,7 @@ def _uniform_int(op: OpContext, shape: Array, seed: Array, minval: Array, maxval
     sizes = requested_shape(op, shape)
     low, high = integer_bounds(op, sizes, minval, maxval)
     dtype = op.outputs[0].dtype.array_type
-    return distributions.uniform_int(_state_of_seed(op, seed), sizes, low, high, dtype, usable(out, sizes))
+    return distributions.uniform_int(_state_of_seed(seed), sizes, low, high, dtype, usable(out, sizes))
 
 
 @register_kernel("StatelessRandomUniformIntV2", takes_out=True)
@@ -95,7 +88,7 @@ def _uniform_int_v2(
 @register_kernel("StatelessMultinomial")
 def _multinomial(op: OpContext, logits: Array, num_samples: Array, seed: Array) -> Array:
     draws = number_of_draws(op, logits, num_samples)
-    return distributions.categorical(_state_of_seed(op, seed), logits, draws, op.outputs[0].dtype.array_type)
+    return distributions.categorical(_state_of_seed(seed), logits, draws, op.outputs[0].dtype.array_type)
 
 
 @register_kernel("StatelessRandomGetAlg")
@@ -105,7 +98,7 @@ def _get_alg(op: OpContext) -> Array:
 
 @register_kernel("StatelessRandomGetKeyCounter")
 def _get_key_counter(op: OpContext, seed: Array) -> tuple[Array, ...]:
-    state = _state_of_seed(op, seed)
+    state = _state_of_seed(seed)
     words = [state.counter & 0xFFFF_FFFF_FFFF_FFFF, state.counter >> 64]
     return np.array([state.key], np.uint64), np.array(words, np.uint64)
 

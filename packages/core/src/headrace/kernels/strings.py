@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.errors import InvalidArgumentError, OutOfRangeError, ShapeError
+from headrace.errors import InvalidArgumentError, OutOfRangeError
 from headrace.interfaces import OpContext
 from headrace.kernels.registry import register_kernel
 from headrace.types import Array
@@ -32,14 +32,6 @@ def _each(function: Callable[..., Any], *arrays: Array, dtype: Any = object) -> 
 
 @register_kernel("StringJoin")
 def _join(op: OpContext, inputs: list[Array]) -> Array:
-    shapes = {item.shape for item in inputs if item.ndim}
-    if len(shapes) > 1:
-        raise ShapeError(
-            "the tensors to join have different shapes",
-            expected="one shape, or scalars",
-            got=str(shapes),
-            hint="hr.broadcast_to brings them to one shape: only scalars are spread by themselves",
-        )
     separator = op.attr("separator")
     glue = separator.encode() if isinstance(separator, str) else separator
     return _each(lambda *parts: glue.join(parts), *inputs)
@@ -117,14 +109,6 @@ def _upper(op: OpContext, text: Array) -> Array:
 
 @register_kernel("Substr")
 def _substr(op: OpContext, text: Array, position: Array, size: Array) -> Array:
-    if position.shape != size.shape:
-        raise ShapeError(
-            "pos and len differ in shape",
-            expected=str(list(position.shape)),
-            got=str(list(size.shape)),
-            hint="hr.broadcast_to one of them, or give both as scalars",
-        )
-
     def part(value: bytes, start: int, count: int) -> bytes:
         units: Any = value if op.attr("unit") == "BYTE" else _characters(value)
         if not -len(units) <= start <= len(units):
