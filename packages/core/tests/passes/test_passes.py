@@ -340,3 +340,24 @@ def test_an_exception_while_folding_comes_from_the_step_that_needs_the_value() -
     with pytest.raises(KeyError, match="mine") as caught:
         hr.Session(graph).run(y)
     assert any("'guilty' created at test_passes.py" in note for note in caught.value.__notes__)
+
+
+@pytest.mark.parametrize(
+    ("op_type", "inputs", "message"),
+    [
+        ("Diag", [np.float32(3)], "a scalar has no diagonal"),
+        ("MatrixSolve", [np.stack([np.eye(2)] * 2), np.ones((1, 2, 1))], "the right side does not fit the matrix"),
+    ],
+)
+def test_fold_refuses_shapes_that_show_only_with_the_constants(
+    op_type: str, inputs: list[np.ndarray], message: str
+) -> None:
+    """NumPy has an answer for these, the operation has none."""
+    with hr.Graph().as_default() as graph:
+        *first, last = inputs
+        sizes = hr.boolean_mask([*np.shape(last), 7], [True] * np.ndim(last) + [False])  # as many as the mask says
+        hidden = hr.reshape(last, sizes)
+        assert hidden.shape.rank is None
+        y = hr.apply_op(op_type, *first, hidden)
+    with pytest.raises(hr.errors.ShapeError, match=message):
+        hr.Session(graph).run(y)

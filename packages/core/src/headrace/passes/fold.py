@@ -9,6 +9,7 @@ import numpy as np
 
 from headrace.graph.attr import without_repeats
 from headrace.graph.graph import Graph
+from headrace.graph.inference import infer_specs
 from headrace.graph.operation import Operation, Tensor
 from headrace.graph.shape_value import constant_value
 from headrace.kernels.context import NO_RESOURCES, context_of, group_inputs
@@ -65,6 +66,8 @@ def _values(op: Operation, inputs: Sequence[Tensor]) -> list[Array] | None:
     if any(size > budget for size in needed):
         return None
     try:
+        if not all(tensor.shape.is_fully_defined for tensor in op.inputs):
+            infer_specs(op.op_def, op.name, op.attrs, inputs)  # kernels rely on what it refuses now that shapes show
         results = _compute(op, constants)
     except Exception:  # whatever it is, the step that needs the value raises it again, and says where
         return None
