@@ -16,14 +16,6 @@ from headrace.types import Array, string
 
 def _images(op: OpContext, x: Array) -> Array:
     """The images as `[batch, height, width, depth]`."""
-    x = np.asarray(x)
-    if x.ndim != 4:
-        raise ShapeError(
-            "the rank is wrong",
-            expected="rank 4",
-            got=str(list(x.shape)),
-            hint="hr.expand_dims adds a missing axis of images or of channels",
-        )
     return x if op.attr("data_format") == "NHWC" else np.moveaxis(x, 1, 3)
 
 
@@ -35,8 +27,6 @@ def _formatted(op: OpContext, images: Array) -> Array:
 def _space_to_depth(op: OpContext, x: Array) -> Array:
     images, block = _images(op, x), op.attr("block_size")
     batch, height, width, depth = images.shape
-    _check_multiple(height, block, "height")
-    _check_multiple(width, block, "width")
     apart = images.reshape(batch, height // block, block, width // block, block, depth).transpose(0, 1, 3, 2, 4, 5)
     return np.array(_formatted(op, apart.reshape(batch, height // block, width // block, depth * block * block)))
 
@@ -45,16 +35,12 @@ def _space_to_depth(op: OpContext, x: Array) -> Array:
 def _depth_to_space(op: OpContext, x: Array) -> Array:
     images, block = _images(op, x), op.attr("block_size")
     batch, height, width, depth = images.shape
-    _check_multiple(depth, block * block, "depth")
     part = depth // (block * block)
     apart = images.reshape(batch, height, width, block, block, part).transpose(0, 1, 3, 2, 4, 5)
     return np.array(_formatted(op, apart.reshape(batch, height * block, width * block, part)))
 
 
 _CURES = {
-    "height": "hr.pad the rows, or crop them",
-    "width": "hr.pad the columns, or crop them",
-    "depth": "hr.pad the channels, or take a smaller block_size",
     "padded size": "enlarge the paddings",
     "batch": "pass the block_shape that went to hr.space_to_batch",
 }
