@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.errors import OutOfRangeError, ShapeError
+from headrace.errors import OutOfRangeError
 from headrace.interfaces import OpContext
 from headrace.kernels.philox import PhiloxState, PhiloxStream, philox_words
 from headrace.kernels.registry import register_kernel
@@ -83,7 +83,6 @@ def _first_different(chunks: Iterator[NDArray[np.int64]], wanted: int) -> tuple[
 def _register(op_type: str, draw: Draw, probability: Probability) -> None:
     def kernel(op: OpContext, true_classes: Array) -> tuple[Array, Array, Array]:
         wanted, count = op.attr("num_sampled"), op.attr("range_max")
-        _check_true(true_classes, op.attr("num_true"))
         if true_classes.size and (int(true_classes.min()) < 0 or int(true_classes.max()) >= count):
             raise OutOfRangeError(
                 "a true class is out of range",
@@ -104,16 +103,6 @@ def _register(op_type: str, draw: Draw, probability: Probability) -> None:
     register_kernel(op_type)(kernel)
 
 
-def _check_true(true_classes: Array, count: int) -> None:
-    if np.ndim(true_classes) != 2 or true_classes.shape[1] != count:
-        raise ShapeError(
-            "each example has num_true classes",
-            expected=f"[batch, {count}]",
-            got=str(list(np.shape(true_classes))),
-            hint="hr.expand_dims(classes, -1) makes a row of the one class of each example",
-        )
-
-
 def _reserve(op: OpContext, samples: int) -> PhiloxState:
     """The operation's stretch of its stream, which the session keeps under the operation's name."""
     seeds = op.attr("seed"), op.attr("seed2")
@@ -132,14 +121,6 @@ _register("LogUniformCandidateSampler", _log_uniform, _log_uniform_probability)
 
 @register_kernel("ComputeAccidentalHits")
 def _accidental_hits(op: OpContext, true_classes: Array, sampled: Array) -> tuple[Array, Array, Array]:
-    _check_true(true_classes, op.attr("num_true"))
-    if np.ndim(sampled) != 1:
-        raise ShapeError(
-            "the candidates must be a vector",
-            expected="[sampled]",
-            got=str(list(np.shape(sampled))),
-            hint="pass the `classes` of hr.nn.uniform_candidates, one draw for the whole batch",
-        )
     positions = {int(value): position for position, value in enumerate(sampled)}
     hits = [
         (row, positions[value])
