@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from headrace.errors import ShapeError
 from headrace.interfaces import OpContext
 from headrace.kernels.registry import register_kernel
 from headrace.ops.diagonal import band_width, check_diagonal, diagonal_half, diagonal_shape
@@ -37,13 +36,6 @@ def _band_part(op: OpContext, x: Array, num_lower: Array, num_upper: Array, out:
 @register_kernel("Diag")
 def _diag(op: OpContext, diagonal: Array) -> Array:
     diagonal = np.asarray(diagonal)
-    if not diagonal.ndim:
-        raise ShapeError(
-            "a scalar has no diagonal",
-            expected="rank >= 1",
-            got="shape []",
-            hint="hr.expand_dims(x) makes a vector of it",
-        )
     size = diagonal.size
     result = np.zeros((size, size), diagonal.dtype)
     result[np.arange(size), np.arange(size)] = diagonal.reshape(-1)
@@ -61,10 +53,6 @@ def _diag_part(op: OpContext, x: Array) -> Array:
 @register_kernel("MatrixDiag")
 def _matrix_diag(op: OpContext, diagonal: Array) -> Array:
     diagonal = np.asarray(diagonal)
-    if not diagonal.ndim:
-        raise ShapeError(
-            "the rank is too low", expected="rank >= 1", got="[]", hint="hr.expand_dims(x) makes a vector of it"
-        )
     size = diagonal.shape[-1]
     result = np.full((*diagonal.shape, size), _zero(op), diagonal.dtype)
     result[..., np.arange(size), np.arange(size)] = diagonal
