@@ -16,13 +16,6 @@ _LARGEST_TENSOR = 2**63 - 1  # bytes
 
 def requested_shape(op: OpContext, shape: Array) -> tuple[int, ...]:
     """Read the input that says which shape to make; raises ShapeError if it cannot be one."""
-    if shape.ndim != 1:
-        raise ShapeError(
-            f"{op.type} '{op.name}' was given a shape that is not a vector",
-            expected="[rank]",
-            got=str(list(shape.shape)),
-            hint="pass a list of sizes, as [2, 3]; [] draws one number",
-        )
     sizes = tuple(int(size) for size in shape)
     if min(sizes, default=0) < 0:
         raise ShapeError(
@@ -48,13 +41,6 @@ def usable(out: Out, shape: tuple[int, ...]) -> Out:
 
 def integer_bounds(op: OpContext, shape: tuple[int, ...], minval: Array, maxval: Array) -> tuple[int, int]:
     """Read the bounds of random integers; raises InvalidArgumentError if there is no integer between them."""
-    if minval.ndim or maxval.ndim:
-        raise ShapeError(
-            f"{op.type} '{op.name}' takes its bounds as scalars",
-            expected="minval [], maxval []",
-            got=f"minval {list(minval.shape)}, maxval {list(maxval.shape)}",
-            hint="for bounds of each element, hr.floor a scaled hr.random.uniform",
-        )
     low, high = int(minval), int(maxval)
     if low >= high and math.prod(shape) > 0:
         raise InvalidArgumentError(
