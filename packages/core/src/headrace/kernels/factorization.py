@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.errors import InvalidArgumentError, ShapeError
+from headrace.errors import InvalidArgumentError
 from headrace.interfaces import OpContext
 from headrace.kernels.registry import register_kernel
 from headrace.types import Array
@@ -30,30 +30,17 @@ def _run(function: Callable[..., Any], what: str, *inputs: Any, **options: Any) 
         ) from error
 
 
-def _matrices(x: Array, *, square: bool = False) -> Array:
-    if x.ndim < 2 or (square and x.shape[-1] != x.shape[-2]):
-        raise ShapeError(
-            f"the input must hold {'square ' if square else ''}matrices",
-            expected="[..., n, n]" if square else "[..., m, n]",
-            got=str(list(x.shape)),
-            hint="hr.linalg.svd takes matrices that are not square"
-            if square
-            else "hr.expand_dims(x, -1) makes a column of a vector",
-        )
-    return _wide(x)
-
-
 @register_kernel("Qr")
 def _qr(op: OpContext, x: Array) -> tuple[Array, Array]:
     q, r = _run(
-        np.linalg.qr, "the QR decomposition", _matrices(x), mode="complete" if op.attr("full_matrices") else "reduced"
+        np.linalg.qr, "the QR decomposition", _wide(x), mode="complete" if op.attr("full_matrices") else "reduced"
     )
     return q.astype(x.dtype, copy=False), r.astype(x.dtype, copy=False)
 
 
 @register_kernel("Svd")
 def _svd(op: OpContext, x: Array) -> tuple[Array, Array, Array]:
-    wide, what = _matrices(x), "the singular value decomposition"
+    wide, what = _wide(x), "the singular value decomposition"
     if not op.attr("compute_uv"):
         s = _run(np.linalg.svd, what, wide, compute_uv=False)
         return s.astype(x.dtype), np.empty(0, x.dtype), np.empty(0, x.dtype)
@@ -64,7 +51,7 @@ def _svd(op: OpContext, x: Array) -> tuple[Array, Array, Array]:
 
 @register_kernel("SelfAdjointEigV2")
 def _self_adjoint_eig(op: OpContext, x: Array) -> tuple[Array, Array]:
-    wide, what = _matrices(x, square=True), "the eigenvalue decomposition"
+    wide, what = _wide(x), "the eigenvalue decomposition"
     if not op.attr("compute_v"):
         return _run(np.linalg.eigvalsh, what, wide).astype(x.dtype), np.empty(0, x.dtype)
     values, vectors = _run(np.linalg.eigh, what, wide)
@@ -73,21 +60,14 @@ def _self_adjoint_eig(op: OpContext, x: Array) -> tuple[Array, Array]:
 
 @register_kernel("LogMatrixDeterminant")
 def _log_determinant(op: OpContext, x: Array) -> tuple[Array, Array]:
-    sign, logarithm = np.linalg.slogdet(_matrices(x, square=True))
+    sign, logarithm = np.linalg.slogdet(_wide(x))
     return np.asarray(sign).astype(x.dtype), np.asarray(logarithm).astype(x.dtype)
 
 
 @register_kernel("MatrixTriangularSolve")
 def _triangular_solve(op: OpContext, matrix: Array, rhs: Array) -> Array:
     """LAPACK's general solver: NumPy has none for triangles, and one in Python would be slower for most sizes."""
-    wide, right = _matrices(matrix, square=True), _matrices(rhs)
-    if wide.shape[-1] != right.shape[-2]:
-        raise ShapeError(
-            "the right side does not fit the matrix",
-            expected=f"{wide.shape[-1]} rows",
-            got=str(list(rhs.shape)),
-            hint="hr.matrix_transpose the right side if its vectors are rows",
-        )
+    wide, right = _wide(matrix), _wide(rhs)
     triangle = np.tril(wide) if op.attr("lower") else np.triu(wide)
     if op.attr("adjoint"):
         triangle = np.conjugate(np.swapaxes(triangle, -1, -2))
