@@ -6,38 +6,26 @@ from typing import Any
 
 import numpy as np
 
-from headrace.errors import ShapeError
 from headrace.interfaces import OpContext
 from headrace.kernels.registry import register_kernel
 from headrace.ops.fft import transform_length
 from headrace.types import Array
 
 
-def _rows(x: Array) -> Array:
-    if not x.ndim:
-        raise ShapeError(
-            "a scalar has no transform",
-            expected="rank >= 1",
-            got="shape []",
-            hint="hr.expand_dims(x) makes a vector of it",
-        )
-    return x
-
-
 @register_kernel("FFT")
 def _fft(op: OpContext, x: Array) -> Any:
-    return np.fft.fft(x) if _rows(x).size else x.copy()
+    return np.fft.fft(x) if x.size else x.copy()
 
 
 @register_kernel("IFFT")
 def _ifft(op: OpContext, x: Array) -> Any:
-    return np.fft.ifft(x) if _rows(x).size else x.copy()
+    return np.fft.ifft(x) if x.size else x.copy()
 
 
 @register_kernel("RFFT")
 def _rfft(op: OpContext, x: Array, fft_length: Array) -> Any:
     length, dtype = transform_length(fft_length), op.attr("Tcomplex").array_type
-    if not _rows(x).size:
+    if not x.size:
         return np.zeros((*x.shape[:-1], length // 2 + 1), dtype)
     return np.fft.rfft(x, length).astype(dtype, copy=False)
 
@@ -45,6 +33,6 @@ def _rfft(op: OpContext, x: Array, fft_length: Array) -> Any:
 @register_kernel("IRFFT")
 def _irfft(op: OpContext, x: Array, fft_length: Array) -> Any:
     length, dtype = transform_length(fft_length), op.attr("Treal").array_type
-    if not _rows(x).size:
+    if not x.size:
         return np.zeros((*x.shape[:-1], length), dtype)
     return np.fft.irfft(x, length).astype(dtype, copy=False)

@@ -62,10 +62,7 @@ CASES = [
         OpCase(f"{op}/empty", op, [np.zeros((2, 0), np.complex64)], expected=np.zeros((2, 0), np.complex64))
         for op in ("FFT", "IFFT")
     ),
-    *(
-        OpCase(f"{op}/scalar", op, [np.complex64(1)], raises="a scalar has no transform|at least rank 1")
-        for op in ("FFT", "IFFT")
-    ),
+    *(OpCase(f"{op}/scalar", op, [np.complex64(1)], raises="a scalar has no transform") for op in ("FFT", "IFFT")),
     *(
         OpCase(
             f"RFFT/{dtype} {size} to {length}",
