@@ -17,8 +17,6 @@ from headrace.types import Array, Shape
 @register_kernel("ConcatV2", takes_out=True)
 def _concat(op: OpContext, values: list[Array], axis: Array, out: Array | None = None) -> Array:
     arrays: list[Any] = [np.asarray(value) for value in values]
-    if not arrays[0].ndim:
-        raise ShapeError("scalars cannot be concatenated", expected="rank >= 1", got="shape []", hint="hr.stack")
     number = normalize_axis(scalar_of(axis, "axis"), arrays[0].ndim)
     try:
         return np.concatenate(arrays, number, out)
@@ -77,16 +75,7 @@ def _parts(value: Array, axis: int, sizes: list[int]) -> list[Array]:
 @register_kernel("Pack", takes_out=True)
 def _pack(op: OpContext, values: list[Array], out: Array | None = None) -> Array:
     arrays: list[Any] = [np.asarray(value) for value in values]
-    shape = arrays[0].shape
-    for array in arrays:
-        if array.shape != shape:
-            raise ShapeError(
-                "the tensors cannot be stacked",
-                expected=f"equal shapes, as {list(shape)}",
-                got=str(list(array.shape)),
-                hint="hr.pad the short ones, or join them along an axis they have with hr.concat",
-            )
-    return np.stack(arrays, normalize_axis(op.attr("axis"), len(shape) + 1), out)
+    return np.stack(arrays, normalize_axis(op.attr("axis"), arrays[0].ndim + 1), out)
 
 
 @register_kernel("Unpack", aliases=[0])
