@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.errors import InvalidArgumentError, ShapeError
+from headrace.errors import InvalidArgumentError
 from headrace.interfaces import OpContext
 from headrace.kernels.registry import register_kernel
 from headrace.types import Array, bfloat16, float16
@@ -23,21 +23,10 @@ def _for_blas(x: Array) -> Array:
     return np.ascontiguousarray(x)
 
 
-def _check_inner(left: Array, right: Array) -> None:
-    if left.shape[-1] != right.shape[-2]:
-        raise ShapeError(
-            "the matrices cannot be multiplied",
-            expected="as many columns on the left as rows on the right",
-            got=f"{list(left.shape)} and {list(right.shape)}",
-            hint="hr.matrix_transpose one of them",
-        )
-
-
 @register_kernel("MatMul", takes_out=True)
 def _matmul(op: OpContext, a: Array, b: Array, out: Any = None) -> Any:
     left = _for_blas(a).T if op.attr("transpose_a") else _for_blas(a)
     right = _for_blas(b).T if op.attr("transpose_b") else _for_blas(b)
-    _check_inner(left, right)
     return np.matmul(left, right, out=out)
 
 
@@ -52,7 +41,6 @@ def _narrow_matmul(op: OpContext, a: Array, b: Array) -> Any:
 def _batch_matmul(op: OpContext, x: Array, y: Array, out: Any = None) -> Any:
     left = _adjoint(_for_blas(x)) if op.attr("adj_x") else _for_blas(x)
     right = _adjoint(_for_blas(y)) if op.attr("adj_y") else _for_blas(y)
-    _check_inner(left, right)
     return np.matmul(left, right, out=out)
 
 
@@ -84,17 +72,6 @@ def _register_lapack(op_type: str, function: Callable[..., Any], problem: str, e
     register_kernel(op_type)(kernel)
 
 
-def _checked_solve(matrix: Array, rhs: Array) -> Any:
-    if matrix.shape[:-1] != rhs.shape[:-1]:
-        raise ShapeError(
-            "the right side does not fit the matrix",
-            expected=f"{list(matrix.shape[:-1])} + [k]",
-            got=str(list(rhs.shape)),
-            hint="hr.matrix_transpose the right side if its vectors are rows",
-        )
-    return np.linalg.solve(matrix, rhs)
-
-
 _SINGULAR = "a matrix is not invertible"
 _register_lapack(
     "Cholesky",
@@ -111,4 +88,4 @@ _register_lapack(
     "square matrices",
     "hr.linalg.svdvals takes matrices of any shape",
 )
-_register_lapack("MatrixSolve", _checked_solve, _SINGULAR, "a determinant that is not 0", "hr.linalg.pinv(a) @ b")
+_register_lapack("MatrixSolve", np.linalg.solve, _SINGULAR, "a determinant that is not 0", "hr.linalg.pinv(a) @ b")
