@@ -52,13 +52,6 @@ def _scalar_summary_shape(op: hr.InferenceContext) -> list[hr.Shape]:
 
 @hr.register_kernel("ScalarSummary")
 def _scalar_summary(op: OpContext, tags: Strings, values: NDArray[np.generic]) -> Strings:
-    if tags.shape != values.shape:
-        raise ShapeError(
-            f"tags and values of summary '{op.name}' do not match",
-            expected="equal shapes",
-            got=f"{list(tags.shape)} tags, {list(values.shape)} values",
-            hint="give each value a tag of its own",
-        )
     with np.errstate(over="ignore"):
         numbers = values.astype(np.float32).ravel().tolist()
     summary = Summary()
