@@ -287,10 +287,8 @@ def test_shapes_that_differ_only_when_it_runs() -> None:
         x = hr.placeholder(hr.float32, [None])
         values, _ = hr.apply_op("Unique", x)  # how many only the kernel knows
         summary = hr.apply_op("ScalarSummary", hr.constant([b"a", b"b"]), values, name="curves")
-    with (
-        hr.Session(graph) as session,
-        pytest.raises(ShapeError, match=r"summary do not match\n.*'curves' created at(.*\n)*.*\[2\] tags, \[1\] values"),
-    ):
+    refusal = r"summary do not match\n.*'curves' created at(.*\n)*.*\[2\] tags, \[1\] values"
+    with hr.Session(graph) as session, pytest.raises(ShapeError, match=refusal):
         session.run(summary, feeds={x: np.ones(3, np.float32)})
 
 
