@@ -37,7 +37,7 @@ def reduce_segments(ufunc: np.ufunc, data: Array, ids: Array, count: int, empty:
     rows, sorted_ids = data[order], ids[order]
     starts = np.flatnonzero(np.concatenate([[True], sorted_ids[1:] != sorted_ids[:-1]]))
     if data.dtype in _NARROW:
-        rows = rows.astype(np.float32)  # not by reduceat's own dtype: NumPy 2.1 crashes there
+        rows = rows.astype(np.float32)  # narrow floats are added up in float32
     result[sorted_ids[starts]] = ufunc.reduceat(rows, starts, axis=0)
     return result
 
