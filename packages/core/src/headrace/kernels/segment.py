@@ -36,9 +36,8 @@ def reduce_segments(ufunc: np.ufunc, data: Array, ids: Array, count: int, empty:
         return result
     rows, sorted_ids = data[order], ids[order]
     starts = np.flatnonzero(np.concatenate([[True], sorted_ids[1:] != sorted_ids[:-1]]))
-    if data.dtype in _NARROW:
-        rows = rows.astype(np.float32)  # narrow floats are added up in float32
-    result[sorted_ids[starts]] = ufunc.reduceat(rows, starts, axis=0)
+    wide = np.dtype(np.float32) if data.dtype in _NARROW else data.dtype
+    result[sorted_ids[starts]] = ufunc.reduceat(rows, starts, axis=0, dtype=wide)
     return result
 
 
