@@ -6,6 +6,7 @@ names the version it was written for and loading checks it.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -22,6 +23,7 @@ __all__ = [
     "OpContext",
     "OpHook",
     "Resources",
+    "StepControl",
     "VariableStorage",
 ]
 
@@ -80,6 +82,24 @@ class Resources(Protocol):
         """The object under `key`, made by `create` at the first request."""
 
 
+class StepControl(Protocol):
+    """The step in which a kernel runs, as kernels that wait see it. Thread-safe."""
+
+    def wait(self, condition: threading.Condition, ready: Callable[[], bool], describe: Callable[[], str]) -> None:
+        """Block until `ready()`, looking again each time that `condition` is notified.
+
+        The caller holds `condition` and holds it again when this returns or raises.
+
+        Args:
+          condition: guards what `ready` looks at.
+          ready: tells whether the wait is over.
+          describe: what is waited for and how that stands, for the error; called with the condition held.
+        Raises:
+          CancelledError: the step was cancelled.
+          DeadlineExceededError: the step's time is over.
+        """
+
+
 class OpContext(Protocol):
     """What a kernel sees of the operation it computes."""
 
@@ -102,6 +122,10 @@ class OpContext(Protocol):
     @property
     def resources(self) -> Resources:
         """The container in which the operation finds its state."""
+
+    @property
+    def step(self) -> StepControl:
+        """The step that is running the kernel now; not to be kept beyond the call."""
 
     def attr(self, name: str) -> Any:
         """The value of an attribute."""

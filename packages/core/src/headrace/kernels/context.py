@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import InternalError
 from headrace.graph.operation import Operation
-from headrace.interfaces import Resources, VariableStorage
+from headrace.interfaces import Resources, StepControl, VariableStorage
 from headrace.types import DType, Shape, TensorSpec
 
-__all__ = ["NO_RESOURCES", "KernelContext", "context_of", "group_inputs"]
+__all__ = ["NO_RESOURCES", "KernelContext", "context_of", "group_inputs", "inside_step"]
+
+
+class _Unbounded:
+    """The step of kernels that are called outside any: it has no deadline and cannot be cancelled."""
+
+    def wait(self, condition: threading.Condition, ready: Callable[[], bool], describe: Callable[[], str]) -> None:
+        condition.wait_for(ready)
+
+
+_running: ContextVar[StepControl] = ContextVar("headrace_step", default=_Unbounded())  # noqa: B039  # it has no state
+
+
+@contextmanager
+def inside_step(control: StepControl) -> Iterator[None]:
+    """Let the kernels that are called inside, in this thread, see `control` as their step."""
+    token = _running.set(control)
+    try:
+        yield
+    finally:
+        _running.reset(token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +56,11 @@ class KernelContext:
     def attr(self, name: str) -> Any:
         """The value of an attribute."""
         return self.attrs[name]
+
+    @property
+    def step(self) -> StepControl:
+        """The step that is running the kernel now."""
+        return _running.get()
 
 
 def context_of(op: Operation, resources: Resources) -> KernelContext:
