@@ -301,3 +301,21 @@ def test_two_variables_of_one_name_and_two_types_are_refused_with_their_place() 
         hr.errors.InvalidArgumentError, match="'one' exists with another type(.|\n)*'as_int32' created at"
     ):
         hr.Session(graph).run(["asked_float32:0", "asked_int32:0"])
+
+
+def test_views_keep_the_value_that_was_read_while_the_variable_goes_on() -> None:
+    graph = hr.Graph()
+    with graph.as_default():
+        w = hr.Variable(np.zeros(3, np.float32), name="w")
+        grow = w.assign_add(np.ones(3, np.float32))
+    outside = hr.Variable(np.zeros(3, np.float32), name="outside")
+    with hr.Session(graph) as session:
+        views = [session.read_variables(copy=False)["w"], outside.numpy(copy=False)]
+        for _ in range(2):
+            session.run(grow)
+            outside.assign_add(np.ones(3, np.float32))
+        assert [view.tolist() for view in views] == [[0, 0, 0]] * 2
+        assert session.run(w).tolist() == outside.numpy().tolist() == [2, 2, 2]
+        for view in views:
+            with pytest.raises(ValueError, match="read-only"):
+                view[0] = 1

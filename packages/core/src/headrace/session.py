@@ -28,7 +28,7 @@ from headrace.runtime.executor import Cancellation
 from headrace.runtime.feeds import check_fed_once, check_feed_names, feed_tensor, flat_feeds
 from headrace.runtime.fetches import Fetches, flatten_fetches
 from headrace.runtime.initialization import buffer_of
-from headrace.runtime.resources import ResourceManager, VariableBuffer, process_resources
+from headrace.runtime.resources import ResourceManager, VariableBuffer, process_resources, read_only
 from headrace.runtime.step_definition import StepDefinition, check_value_count
 from headrace.runtime.trace import Trace
 from headrace.types import Array
@@ -212,11 +212,13 @@ class Session:
 
         return step
 
-    def read_variables(self, names: Iterable[str] | None = None) -> dict[str, Array]:
+    def read_variables(self, names: Iterable[str] | None = None, *, copy: bool = True) -> dict[str, Array]:
         """Copies of the values of variables of the session, by name.
 
         Args:
           names: which ones; all of the graph's by default. Those without a value get their initial value first.
+          copy: False gives read-only views instead, at no cost. They stay as they are: while a view lives, the next
+            update of its variable writes to fresh memory.
         Raises:
           NotFoundError: the graph has no variable of a name.
         """
@@ -227,7 +229,8 @@ class Session:
             if name not in buffers:
                 raise _no_variable(name, buffers)
         self._initialize(wanted)
-        return {name: buffers[name].read().copy() for name in wanted}
+        values = {name: buffers[name].read() for name in wanted}
+        return {name: value.copy() if copy else read_only(value) for name, value in values.items()}
 
     def write_variables(self, values: Mapping[str, Array]) -> None:
         """Replace the values of variables, all of them or, on any error, none.

@@ -31,7 +31,7 @@ from headrace.graph.scopes import (
     name_scope,
     without_control_dependencies,
 )
-from headrace.runtime.resources import PROCESS_CONTAINER, VariableBuffer, process_resources
+from headrace.runtime.resources import PROCESS_CONTAINER, VariableBuffer, process_resources, read_only
 from headrace.session import Session
 from headrace.types import Array, DType, DTypeLike, Shape, ShapeLike, TensorSpec, as_dtype, as_shape
 
@@ -223,9 +223,12 @@ class Variable(Operators):
         """
         return VariableRows(self, convert_to_tensor(indices))
 
-    def numpy(self) -> Array:
+    def numpy(self, *, copy: bool = True) -> Array:
         """A copy of the value of a variable that lives in the process.
 
+        Args:
+          copy: False gives a read-only view instead, at no cost. It stays as it is: while it lives, the next update of
+            the variable writes to fresh memory.
         Raises:
           FailedPreconditionError: the variable belongs to a graph, so each session has its own value.
         """
@@ -237,7 +240,8 @@ class Variable(Operators):
                 got="one of a graph",
                 hint="session.run(variable) gives the value in that session",
             )
-        return self._storage.read().copy()
+        value = self._storage.read()
+        return value.copy() if copy else read_only(value)
 
     def __repr__(self) -> str:
         home = "in the process" if self._storage is not None else "in a graph"

@@ -12,7 +12,7 @@ import numpy as np
 from headrace.errors import DTypeError, FailedPreconditionError, InvalidArgumentError, ShapeError
 from headrace.types import Array, DType, Shape, as_dtype
 
-__all__ = ["PROCESS_CONTAINER", "ResourceManager", "VariableBuffer", "process_resources"]
+__all__ = ["PROCESS_CONTAINER", "ResourceManager", "VariableBuffer", "process_resources", "read_only"]
 
 PROCESS_CONTAINER = "process"
 """The container of variables that were made outside any graph: one per process, seen by every session in it."""
@@ -105,6 +105,16 @@ class VariableBuffer:
     def __repr__(self) -> str:
         state = "initialised" if self.is_initialized else "uninitialised"
         return f"<variable '{self.name}' {self.dtype}{self.shape}, {state}>"
+
+
+def read_only(value: Array) -> Array:
+    """A view of what `VariableBuffer.read` gave that refuses to be written to.
+
+    As long as it lives it keeps the value: the next update of the variable writes elsewhere.
+    """
+    view = value.view()
+    view.flags.writeable = False
+    return view
 
 
 def _references(variable: VariableBuffer) -> int:
