@@ -44,7 +44,7 @@ def test_names_are_unique_in_scopes_and_absolute_names_are_kept() -> None:
 def test_devices_control_edges_and_colocation_come_from_scopes() -> None:
     with hr.Graph().as_default():
         a = hr.constant(1.0, name="a")
-        with hr.device("/job:ps/task:1"), hr.control_dependencies([a]), hr.colocate_with(a):
+        with hr.colocate_with(a), hr.device("/job:ps/task:1"), hr.control_dependencies([a]):
             b = hr.constant(2.0, name="b")
             with hr.control_dependencies([b.op]):
                 c = hr.constant(3.0, name="c")
@@ -287,6 +287,6 @@ def test_an_exception_of_a_users_shape_function_is_kept_and_explained() -> None:
 
 def test_a_device_asked_for_outside_of_any_graph_holds_inside_and_that_of_another_graph_does_not() -> None:
     with hr.device("GPU:0"), hr.Graph().as_default():
-        assert hr.constant(1.0).op.device == "GPU:0"
+        assert hr.constant(1.0).op.device == "/device:GPU:0"
         with hr.Graph().as_default(), hr.device("CPU:0"), hr.Graph().as_default():
             assert hr.constant(1.0).op.device == ""

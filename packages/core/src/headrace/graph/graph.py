@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import GraphError, HeadraceError, NotFoundError, known_names
 from headrace.graph.attr import AttrValue
+from headrace.graph.device_name import canonical_device
 from headrace.graph.effect_order import EffectOrder
 from headrace.graph.inference import check_inputs, complete_attrs, infer_specs, sees_the_same
 from headrace.graph.op_def import OpDef, lookup_op_def
 from headrace.graph.operation import Operation, Tensor
-from headrace.graph.scopes import Scope, check_name, current_scope, enter
+from headrace.graph.scopes import Scope, check_name, current_scope, enter, requested_device
 from headrace.graph.source import SourceLine, user_line
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class Graph:
         """Let user functions called inside build in this graph, on the device that was asked for outside any graph."""
         outer = current_scope()
         kept = outer if outer.graph is None else Scope()
-        with enter(Scope(graph=self, device=kept.device, gradient_override=kept.gradient_override)):
+        with enter(Scope(graph=self, devices=kept.devices, gradient_override=kept.gradient_override)):
             yield self
 
     def finalize(self) -> None:
@@ -203,6 +204,7 @@ class Graph:
             control_inputs = (*control_inputs, *order.before(definition, inputs))
         try:
             self._check_owner(inputs, control_inputs)
+            asked = canonical_device(device) if device else ""
             if like is not None and like.attrs is attrs and sees_the_same(like, inputs):
                 values, specs = like.attrs, [output.spec for output in like.outputs]
             else:
@@ -225,11 +227,13 @@ class Graph:
                 attrs=values,
                 inputs=inputs,
                 control_inputs=tuple(dict.fromkeys((*scope.control_inputs, *control_inputs))),
-                device=scope.device if device is None else device,
+                device=asked,
                 colocation=(*scope.colocation, *colocation),
                 source=line,
             )
             operation.outputs = tuple(Tensor(operation, index, spec) for index, spec in enumerate(specs))
+            if device is None and scope.devices:
+                operation.device = requested_device(operation, scope.devices)
             self._operations.append(operation)
             self._by_name[operation.name] = operation
         if order is not None:

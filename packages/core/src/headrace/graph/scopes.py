@@ -6,13 +6,14 @@ They live in one context variable, so threads and tasks that build different gra
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from headrace.errors import GraphError, NoGraphError
+from headrace.errors import GraphError, HeadraceError, NoGraphError
+from headrace.graph.device_name import ANY_DEVICE, DeviceName, canonical_device, parse_device
 
 if TYPE_CHECKING:
     from headrace.graph.effect_order import EffectOrder
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from headrace.graph.operation import Operation, Tensor
 
 __all__ = [
+    "DeviceFunction",
     "Scope",
     "check_name",
     "colocate_with",
@@ -30,8 +32,13 @@ __all__ = [
     "enter",
     "has_graph",
     "name_scope",
+    "requested_device",
     "without_control_dependencies",
 ]
+
+
+DeviceFunction = Callable[["Operation"], "str | None"]
+"""Gets a new operation, with what inner scopes have asked for it, and gives a device name, or None to ask nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +48,7 @@ class Scope:
     Attributes:
       graph: the graph that is being built, or None.
       prefix: what comes before a name: "" or a path that ends in `/`.
-      device: the requested device, or "".
+      devices: what is asked of the device, the outermost first: names and functions of the operation.
       control_inputs: the operations that run before each new one.
       colocation: names of operations whose device a new one must share.
       effect_order: keeps effects in the order of the program, or None where edges alone order them.
@@ -50,7 +57,7 @@ class Scope:
 
     graph: Graph | None = None
     prefix: str = ""
-    device: str = ""
+    devices: tuple[DeviceName | DeviceFunction, ...] = ()
     control_inputs: tuple[Operation, ...] = ()
     colocation: tuple[str, ...] = ()
     effect_order: EffectOrder | None = None
@@ -136,17 +143,77 @@ def name_scope(name: str) -> Iterator[str]:
 
 
 @contextmanager
-def device(name: str) -> Iterator[None]:
-    """Ask that the operations created inside run on a device, e.g. `"/job:ps/task:1"` or `"GPU:0"`; may be partial."""
-    if not isinstance(name, str):
+def device(device: str | DeviceFunction | None) -> Iterator[None]:
+    """Ask that the operations created inside run on a device.
+
+    Where blocks are nested, the names are merged field by field; the inner one wins where both say something.
+
+    Args:
+      device: a whole name, or a part that leaves the rest open: `"/job:ps/task:1"`, `"GPU:0"`, `"GPU:*"` (any GPU); or
+        a function that gets each new operation and gives a name for what inner blocks leave open, or None; or None to
+        forget the blocks around.
+    Raises:
+      InvalidArgumentError: the text is no device name.
+      GraphError: it is neither text nor a function.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default(), hr.device("/job:ps/task:1"), hr.device("cpu:0"):
+      ...     hr.constant(1.0).op.device
+      '/job:ps/task:1/device:CPU:0'
+    """
+    outer = _scope.get()
+    devices: tuple[DeviceName | DeviceFunction, ...]
+    if device is None:
+        devices = ()
+    elif callable(device):
+        devices = (*outer.devices, device)
+    elif not isinstance(device, str):
         raise GraphError(
             "a device is asked for by name",
-            expected='text, such as "GPU:0"',
-            got=repr(name),
+            expected='text, such as "GPU:0", a function of the operation, or None',
+            got=repr(device),
             hint="leave hr.device out to have the device chosen",
         )
-    with enter(replace(_scope.get(), device=name)):
+    else:
+        name = parse_device(device)
+        last = outer.devices[-1] if outer.devices else None
+        devices = (*outer.devices[:-1], last.merge(name)) if isinstance(last, DeviceName) else (*outer.devices, name)
+    with enter(replace(outer, devices=devices)):
         yield
+
+
+def requested_device(operation: Operation, devices: tuple[DeviceName | DeviceFunction, ...]) -> str:
+    """The device that the scopes around ask of a new operation, as canonical text.
+
+    While a device function is called, `operation.device` is what inner scopes have asked for.
+    """
+    for item in reversed(devices):
+        if isinstance(item, DeviceName):
+            asked = item
+        else:
+            asked = _answer(item, operation)
+        operation.device = str(asked.merge(parse_device(operation.device)))
+    return canonical_device(operation.device)
+
+
+def _answer(function: DeviceFunction, operation: Operation) -> DeviceName:
+    given = function(operation)
+    if given is None:
+        return ANY_DEVICE
+    if not isinstance(given, str):
+        raise GraphError(
+            "a device function gave no device name",
+            where=operation.location,
+            expected="text, such as '/job:ps/task:0', or None",
+            got=repr(given),
+            hint="return None for operations that may run anywhere",
+        )
+    try:
+        return parse_device(given)
+    except HeadraceError as error:
+        error.at(operation.location)
+        raise
 
 
 @contextmanager
@@ -184,9 +251,12 @@ def without_control_dependencies() -> Iterator[None]:
 
 @contextmanager
 def colocate_with(item: Operation | Tensor) -> Iterator[None]:
-    """Ask that the operations created inside run on the device of the given one."""
+    """Ask that the operations created inside run on the device of the given one, wherever that will be.
+
+    What `hr.device` asks for around is forgotten inside: it was not meant for what lives with something else.
+    """
     outer = _scope.get()
-    with enter(replace(outer, colocation=(*outer.colocation, _operation(item).name))):
+    with enter(replace(outer, devices=(), colocation=(*outer.colocation, _operation(item).name))):
         yield
 
 
