@@ -99,6 +99,14 @@ class StepControl(Protocol):
           DeadlineExceededError: the step's time is over.
         """
 
+    def check(self) -> None:
+        """Return at once unless the step has to end; a kernel that loops calls it now and then.
+
+        Raises:
+          CancelledError: the step was cancelled.
+          DeadlineExceededError: the step's time is over.
+        """
+
 
 class OpContext(Protocol):
     """What a kernel sees of the operation it computes."""

@@ -24,11 +24,11 @@ from headrace.graph.apply import as_array
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 from headrace.kernels.philox import PhiloxState, PhiloxStream
-from headrace.runtime.executor import Cancellation
 from headrace.runtime.feeds import check_fed_once, check_feed_names, feed_tensor, flat_feeds
 from headrace.runtime.fetches import Fetches, flatten_fetches
 from headrace.runtime.initialization import buffer_of
 from headrace.runtime.resources import ResourceManager, VariableBuffer, process_resources, read_only
+from headrace.runtime.step_control import Cancellation, RunningSteps
 from headrace.runtime.step_definition import StepDefinition, check_value_count
 from headrace.runtime.trace import Trace
 from headrace.types import Array
@@ -58,7 +58,10 @@ class PendingStep:
             self._done.set()
 
     def cancel(self) -> None:
-        """Ask the step to end before its next operation; `result` then raises CancelledError. Other steps go on."""
+        """Ask the step to end, before its next operation or where it waits; `result` then raises CancelledError.
+
+        Other steps go on.
+        """
         self._cancellation.cancel()
 
     @property
@@ -127,6 +130,7 @@ class Session:
         self.graph = graph
         self.config = config or current_config()
         self.resources = ResourceManager(parent=process_resources())
+        self._running = RunningSteps()
         self._definitions: dict[tuple[Any, ...], StepDefinition] = {}
         self._closed = False
 
@@ -278,8 +282,12 @@ class Session:
             self.resources.lookup_or_create((PhiloxStream, name, pair), create).restart(PhiloxState(key, counter))
 
     def close(self) -> None:
-        """Release every plan and every value. Steps that are running end normally; new ones are refused."""
+        """Release every plan and every value. Running steps that wait are cancelled, others end normally.
+
+        New steps are refused.
+        """
         self._closed = True
+        self._running.end_waits("a call of session.close()")
         self._definitions.clear()
         self.resources.clear()
 
@@ -307,7 +315,7 @@ class Session:
         if definition is None:
             check_fed_once(feeds)
             definition = StepDefinition(
-                self.graph, structure.tensors, structure.targets, feeds, self.resources, self.config
+                self.graph, structure.tensors, structure.targets, feeds, self.resources, self.config, self._running
             )
             self._definitions[key] = definition
         return definition

@@ -62,6 +62,9 @@ class InferenceContext(Protocol):
     def variable_spec(self, index: int) -> TensorSpec | None:
         """dtype and shape of the variable whose handle input `index` is, or None if that is not known here."""
 
+    def list_spec(self, index: int) -> TensorSpec | None:
+        """dtype and shape of the elements of the list that input `index` is, or None if that is not known here."""
+
 
 ShapeFunction = Callable[[InferenceContext], Sequence[Shape]]
 
@@ -133,6 +136,7 @@ class OpDef:
         merged, folded or reordered.
       reads_only: it is stateful but leaves the resource it reads unchanged.
       commutative: its two inputs may be exchanged.
+      blocks: running it may wait for another operation or step, so it never shares a segment with others.
       doc: what it computes.
     """
 
@@ -144,6 +148,7 @@ class OpDef:
     stateful: bool = False
     reads_only: bool = False
     commutative: bool = False
+    blocks: bool = False
     doc: str = ""
 
     @property
@@ -178,6 +183,7 @@ def register_op(
     stateful: bool = False,
     reads_only: bool = False,
     commutative: bool = False,
+    blocks: bool = False,
 ) -> Callable[[ShapeFunction], ShapeFunction]:
     """Register an operation type; decorates its shape function, whose docstring, if any, documents the operation.
 
@@ -190,6 +196,7 @@ def register_op(
       stateful: see `OpDef`.
       reads_only: see `OpDef`.
       commutative: see `OpDef`.
+      blocks: see `OpDef`.
     Returns:
       The decorator; it returns the shape function unchanged.
     Raises:
@@ -219,6 +226,7 @@ def register_op(
                 stateful=stateful,
                 reads_only=reads_only,
                 commutative=commutative,
+                blocks=blocks,
                 doc=doc,
             )
         )

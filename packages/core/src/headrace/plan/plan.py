@@ -30,11 +30,13 @@ class Plan:
       graph: the optimised bounded graph it was compiled from.
       backend: the name of the backend that compiled it.
       compiled: the callable: arguments in, results out.
+      blocks: an operation of it may wait for another step, so it runs only where that can be ended.
     """
 
     graph: Graph
     backend: str
     compiled: Compiled
+    blocks: bool
 
 
 def compile_plan(
@@ -63,7 +65,8 @@ def compile_plan(
     bounded = prune(graph, fetches, targets, feeds, feed_shapes)
     optimized = optimize(bounded, config)
     backend = find_backend(config.backend)
-    return Plan(optimized, backend.name, backend.compile(optimized, resources))
+    blocks = any(op.op_def.blocks for op in optimized.operations)
+    return Plan(optimized, backend.name, backend.compile(optimized, resources), blocks)
 
 
 _loaded: dict[str, Backend] = {}

@@ -2,46 +2,26 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.errors import CancelledError, DeadlineExceededError, InvalidArgumentError
-from headrace.graph.operation import Operation
 from headrace.interfaces import OpHook
+from headrace.kernels.context import inside_step
 from headrace.plan.plan import Plan
+from headrace.runtime.step_control import StepController
 from headrace.runtime.trace import StepRecord, Trace, active_traces
 
-__all__ = ["Cancellation", "run_step"]
-
-_step_numbers = itertools.count(1)
-
-
-class Cancellation:
-    """A request to end a step, shared between the step and who may cancel it. Mutable and thread-safe."""
-
-    def __init__(self) -> None:
-        self._event = threading.Event()
-
-    def cancel(self) -> None:
-        """Ask the step to end before its next operation."""
-        self._event.set()
-
-    @property
-    def is_requested(self) -> bool:
-        """True once `cancel` was called."""
-        return self._event.is_set()
+__all__ = ["run_step"]
 
 
 def run_step(
     plan: Plan,
     arguments: Sequence[Any],
+    control: StepController,
     *,
-    timeout: float | None = None,
     trace: Trace | None = None,
-    cancellation: Cancellation | None = None,
     called_ns: int | None = None,
 ) -> Sequence[Any]:
     """Run one step under observation: between two operations it is checked whether the step has to end.
@@ -49,51 +29,26 @@ def run_step(
     Args:
       plan: the plan.
       arguments: the values of its arguments.
-      timeout: seconds the step may take, or None.
+      control: what ends the step before its time.
       trace: where to record the step, besides the traces that record every step, or None.
-      cancellation: ends the step when requested, or None.
       called_ns: when the step was asked for, by `time.perf_counter_ns`; now by default.
     Raises:
-      InvalidArgumentError: `timeout` is not a number of seconds.
       DeadlineExceededError: the time is over; the error names the operation that was next.
       CancelledError: cancellation was requested.
     """
-    step = next(_step_numbers)
-    check = _end_check(step, plan.compiled.operations, timeout, cancellation)
+    operations = plan.compiled.operations
+    count = len(operations)
+
+    def check(index: int) -> None:
+        control.check_before(operations[index], index, count)
+
     traces = list(active_traces)
     if trace is not None and trace not in traces:
         traces.append(trace)
-    if not traces:
+    with inside_step(control):
+        if traces:
+            return _traced(control.step, plan, arguments, traces, check if control.is_observed else None, called_ns)
         return plan.compiled.run_with_hook(arguments, check)
-    must_check = timeout is not None or cancellation is not None
-    return _traced(step, plan, arguments, traces, check if must_check else None, called_ns)
-
-
-def _end_check(
-    step: int, operations: Sequence[Operation], timeout: float | None, cancellation: Cancellation | None
-) -> OpHook:
-    """A hook that ends the step when its time is over or somebody wants it to end."""
-    deadline = None if timeout is None else time.monotonic() + _seconds(timeout)
-
-    def check(index: int) -> None:
-        if cancellation is not None and cancellation.is_requested:
-            raise CancelledError(
-                f"step {step} was cancelled",
-                where=f"before {operations[index].location}",
-                expected="a step that runs to its end",
-                got="a call of cancel()",
-                hint="run the step again; what it has assigned already stays assigned",
-            )
-        if deadline is not None and time.monotonic() > deadline:
-            raise DeadlineExceededError(
-                f"step {step} did not end in time",
-                where=f"before {operations[index].location}",
-                expected=f"at most {timeout} s",
-                got=f"operation {index + 1} of {len(operations)} not started yet",
-                hint="give the step more time, or look with trace=hr.Trace() where it goes",
-            )
-
-    return check
 
 
 def _traced(
@@ -146,14 +101,3 @@ def _traced(
         for trace in traces:
             trace.add(record)
     return results
-
-
-def _seconds(timeout: Any) -> float:
-    if not isinstance(timeout, (int, float)) or not timeout >= 0:
-        raise InvalidArgumentError(
-            "the time limit is wrong",
-            expected="seconds, at least 0, or None for no limit",
-            got=repr(timeout),
-            hint="give plain seconds, e.g. delta.total_seconds() of a timedelta",
-        )
-    return timeout

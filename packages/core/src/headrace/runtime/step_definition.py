@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,11 @@ from headrace.errors import FeedError
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 from headrace.plan.plan import Plan, compile_plan
-from headrace.runtime.executor import Cancellation, run_step
+from headrace.runtime.executor import run_step
 from headrace.runtime.feeds import check_feed_shape, feed_converter
 from headrace.runtime.initialization import initialize_variables
 from headrace.runtime.resources import ResourceManager
+from headrace.runtime.step_control import Cancellation, RunningSteps, StepController
 from headrace.runtime.trace import Trace, active_traces
 from headrace.types import Shape
 
@@ -37,6 +39,7 @@ class StepDefinition:
       feeds: the tensors that get a value from outside.
       resources: the container of the session's state.
       config: how to compile.
+      running: where its steps are counted while they may wait, or None.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class StepDefinition:
         feeds: Sequence[Tensor],
         resources: ResourceManager,
         config: Config,
+        running: RunningSteps | None = None,
     ) -> None:
         self._graph = graph
         self._fetches = fetches
@@ -54,6 +58,7 @@ class StepDefinition:
         self._feeds = feeds
         self._resources = resources
         self._config = config
+        self._running = running or RunningSteps()
         self._converters = [feed_converter(feed) for feed in feeds]
         self._plans: dict[tuple[tuple[int, ...], ...], Plan] = {}
         self._lock = threading.RLock()
@@ -68,7 +73,7 @@ class StepDefinition:
         plan = self._plans.get(tuple([argument.shape for argument in arguments])) or self._new_plan(arguments)
         if not self._initialized:
             self._initialize()
-        return plan.compiled(arguments)
+        return self._observed(plan, arguments, StepController()) if plan.blocks else plan.compiled(arguments)
 
     def run_observed(
         self,
@@ -83,18 +88,23 @@ class StepDefinition:
         Where no deadline is given, the configuration's holds.
         """
         called_ns = time.perf_counter_ns()
+        control = StepController(self._config.timeout if timeout is None else timeout, cancellation)
         arguments = self._converted(values)
         plan = self._plan_of(arguments)
         if not self._initialized:
             self._initialize()
-        return run_step(
-            plan,
-            arguments,
-            timeout=self._config.timeout if timeout is None else timeout,
-            trace=trace,
-            cancellation=cancellation,
-            called_ns=called_ns,
-        )
+        return self._observed(plan, arguments, control, trace, called_ns)
+
+    def _observed(
+        self,
+        plan: Plan,
+        arguments: Sequence[Any],
+        control: StepController,
+        trace: Trace | None = None,
+        called_ns: int | None = None,
+    ) -> Sequence[Any]:
+        with self._running.include(control.cancellation) if plan.blocks else nullcontext():
+            return run_step(plan, arguments, control, trace=trace, called_ns=called_ns)
 
     def checked_copies(self, values: Sequence[Any]) -> list[Any]:
         """One array per feed that the caller cannot change any more, for a step that runs later.

@@ -1,0 +1,175 @@
+"""StepControl: what ends a step that runs or waits - its deadline, a call of cancel(), or the end of its session.
+
+A wait is on a condition that belongs to what is waited for (a queue, a rendezvous), so one who wants a step to end must
+wake conditions that he does not know. Each wait therefore tells the step's `Cancellation` its condition first and looks
+for a request second, while `cancel` does the reverse: whichever comes first, the wait ends.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from headrace.errors import CancelledError, DeadlineExceededError, InvalidArgumentError
+from headrace.graph.operation import Operation
+
+__all__ = ["Cancellation", "RunningSteps", "StepController"]
+
+_step_numbers = itertools.count(1)
+
+
+class Cancellation:
+    """A request to end a step, shared between the step and who may cancel it. Mutable and thread-safe.
+
+    Attributes:
+      is_requested: the step has to end.
+      ends_waits: it must not wait any longer, nor begin to.
+      reason: who wants it; empty if nobody does.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()  # a signal handler may cancel while its thread is inside
+        self._watched: list[threading.Condition] = []
+        self.is_requested = False
+        self.ends_waits = False
+        self.reason = ""
+
+    def cancel(self, reason: str = "a call of cancel()", *, only_waits: bool = False) -> None:
+        """Ask the step to end: before its next operation, or now where it waits.
+
+        Args:
+          reason: who wants it, for the error; the first one counts.
+          only_waits: a step that never waits runs to its end.
+        """
+        with self._lock:
+            self.reason = self.reason or reason
+            self.ends_waits = True
+            self.is_requested = self.is_requested or not only_waits
+            watched = list(self._watched)
+        for condition in watched:
+            with condition:
+                condition.notify_all()
+
+    @contextmanager
+    def waking(self, condition: threading.Condition) -> Iterator[None]:
+        """Notify `condition`, which the caller holds, when cancellation is requested inside."""
+        with self._lock:
+            self._watched.append(condition)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._watched.remove(condition)
+
+
+class StepController:
+    """The control of one step (see `interfaces.StepControl`). Thread-safe.
+
+    Args:
+      timeout: seconds the step may take, or None.
+      cancellation: what ends the step on request; one of its own by default.
+    Attributes:
+      step: the step's number in this process.
+      cancellation: ends the step on request.
+      is_observed: somebody set a limit or may cancel, so it is worth looking between operations too.
+    Raises:
+      InvalidArgumentError: `timeout` is not a number of seconds.
+    """
+
+    __slots__ = ("_deadline", "_timeout", "cancellation", "is_observed", "step")
+
+    def __init__(self, timeout: float | None = None, cancellation: Cancellation | None = None) -> None:
+        self.step = next(_step_numbers)
+        self.cancellation = cancellation or Cancellation()
+        self.is_observed = timeout is not None or cancellation is not None
+        self._timeout = timeout
+        self._deadline = None if timeout is None else time.monotonic() + _seconds(timeout)
+
+    def wait(self, condition: threading.Condition, ready: Callable[[], bool], describe: Callable[[], str]) -> None:
+        """Block until `ready()` (see the interface)."""
+        if ready():
+            return
+        with self.cancellation.waking(condition):
+            while not ready():
+                if self.cancellation.ends_waits:
+                    raise self._cancelled(f"a wait: {describe()}")
+                remaining = None if self._deadline is None else self._deadline - time.monotonic()
+                if remaining is not None and remaining <= 0:
+                    raise self._too_late(f"a wait: {describe()}")
+                condition.wait(remaining)
+
+    def check(self) -> None:
+        """Raise if the step has to end (see the interface)."""
+        if self.cancellation.is_requested:
+            raise self._cancelled()
+        if self._deadline is not None and time.monotonic() > self._deadline:
+            raise self._too_late("a step that goes on")
+
+    def check_before(self, op: Operation, position: int, count: int) -> None:
+        """Raise if the step has to end before `op`, which stands at `position` of the `count` of its plan."""
+        if self.cancellation.is_requested:
+            raise self._cancelled().at(f"before {op.location}")
+        if self._deadline is not None and time.monotonic() > self._deadline:
+            raise self._too_late(f"operation {position + 1} of {count} not started yet").at(f"before {op.location}")
+
+    def _cancelled(self, state: str = "") -> CancelledError:
+        return CancelledError(
+            f"step {self.step} was cancelled",
+            expected="a step that runs to its end",
+            got=self.cancellation.reason + (f" during {state}" if state else ""),
+            hint="run the step again; what it has assigned already stays assigned",
+        )
+
+    def _too_late(self, state: str) -> DeadlineExceededError:
+        return DeadlineExceededError(
+            f"step {self.step} did not end in time",
+            expected=f"at most {self._timeout} s",
+            got=state,
+            hint="give the step more time, or look with trace=hr.Trace() where it goes",
+        )
+
+
+class RunningSteps:
+    """The steps of one session that may wait. Mutable and thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._running: set[Cancellation] = set()
+        self._end = ""
+
+    @contextmanager
+    def include(self, cancellation: Cancellation) -> Iterator[None]:
+        """Count a step as running inside; where the session has ended already, it cannot wait."""
+        with self._lock:
+            self._running.add(cancellation)
+            end = self._end
+        try:
+            if end:
+                cancellation.cancel(end, only_waits=True)
+            yield
+        finally:
+            with self._lock:
+                self._running.discard(cancellation)
+
+    def end_waits(self, reason: str) -> None:
+        """End every wait of the steps that are running, and of later ones."""
+        with self._lock:
+            self._end = reason
+            running = list(self._running)
+        for cancellation in running:
+            cancellation.cancel(reason, only_waits=True)
+
+
+def _seconds(timeout: Any) -> float:
+    if not isinstance(timeout, (int, float)) or not timeout >= 0:
+        raise InvalidArgumentError(
+            "the time limit is wrong",
+            expected="seconds, at least 0, or None for no limit",
+            got=repr(timeout),
+            hint="give plain seconds, e.g. delta.total_seconds() of a timedelta",
+        )
+    return timeout

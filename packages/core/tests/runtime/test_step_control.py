@@ -1,0 +1,187 @@
+"""Waits of kernels: what they wait for, a deadline, a cancellation and the end of the session each end them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import headrace as hr
+from headrace.runtime.step_control import Cancellation, RunningSteps, StepController
+
+
+class _Gate:
+    """What the kernel of the tests waits for. Mutable."""
+
+    def __init__(self) -> None:
+        self.condition = threading.Condition()
+        self.is_open = False
+        self.waiting = threading.Event()
+
+    def open(self) -> None:
+        with self.condition:
+            self.is_open = True
+            self.condition.notify_all()
+
+    def describe(self) -> str:
+        self.waiting.set()
+        return "gate 'g', shut, owned by the test"
+
+
+_gates: dict[str, _Gate] = {}
+
+
+@hr.register_op(
+    "TestGate", inputs=dict(x="T"), outputs=dict(y="T"), attrs=dict(gate=hr.attr.string()), stateful=True, blocks=True
+)
+def _gate_shape(op: Any) -> Any:
+    """x, once the gate of the test is open."""
+    return [op.inputs[0].shape]
+
+
+@hr.register_kernel("TestGate")
+def _gate(op: Any, x: Any) -> Any:
+    gate = _gates[op.attr("gate")]
+    with gate.condition:
+        gate.waiting.set()
+        op.step.wait(gate.condition, lambda: gate.is_open, gate.describe)
+    return np.array(x)
+
+
+@pytest.fixture
+def gate(request: pytest.FixtureRequest) -> Iterator[str]:
+    _gates[request.node.name] = _Gate()
+    yield request.node.name
+    del _gates[request.node.name]
+
+
+def _graph(gate: str) -> tuple[hr.Graph, hr.Tensor]:
+    with hr.Graph().as_default() as graph:
+        y = hr.apply_op("TestGate", hr.constant(2.0), gate=gate, name="gated") * 3.0
+    return graph, y
+
+
+def _background(call: Callable[[], object]) -> tuple[threading.Thread, list[BaseException]]:
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            call()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread, errors
+
+
+def test_a_wait_ends_when_what_is_waited_for_comes(gate: str) -> None:
+    graph, y = _graph(gate)
+    pending = hr.Session(graph).run_async(y)
+    assert _gates[gate].waiting.wait(10)
+    _gates[gate].open()
+    assert pending.result(timeout=10) == 6.0
+
+
+def test_a_deadline_ends_a_wait_and_says_what_was_waited_for(gate: str) -> None:
+    graph, y = _graph(gate)
+    with pytest.raises(
+        hr.errors.DeadlineExceededError,
+        match=r"did not end in time\n  where: +TestGate 'gated'(.|\n)*at most 0.01 s(.|\n)*a wait: gate 'g', shut",
+    ):
+        hr.Session(graph).run(y, timeout=0.01)
+
+
+def test_the_deadline_of_the_configuration_ends_a_wait_of_a_callable(gate: str) -> None:
+    graph, y = _graph(gate)
+    step = hr.Session(graph, config=hr.config(timeout=0.01)).make_callable(y)
+    with pytest.raises(hr.errors.DeadlineExceededError, match="gate 'g'"):
+        step()
+
+
+def test_cancel_ends_a_wait_and_leaves_other_steps_alone(gate: str) -> None:
+    graph, y = _graph(gate)
+    session = hr.Session(graph)
+    first, second = session.run_async(y), session.run_async(y)
+    assert _gates[gate].waiting.wait(10)
+    first.cancel()
+    with pytest.raises(
+        hr.errors.CancelledError, match=r"was cancelled(.|\n)*a call of cancel\(\) during a wait: gate 'g'"
+    ):
+        first.result(timeout=10)
+    assert not second.is_done
+    _gates[gate].open()
+    assert second.result(timeout=10) == 6.0
+
+
+@pytest.mark.parametrize("how", ["run", "make_callable"])
+def test_closing_the_session_ends_a_wait(gate: str, how: str) -> None:
+    graph, y = _graph(gate)
+    session = hr.Session(graph)
+    call = (lambda: session.run(y)) if how == "run" else session.make_callable(y)
+    thread, errors = _background(call)
+    assert _gates[gate].waiting.wait(10)
+    session.close()
+    thread.join(10)
+    assert isinstance(errors[0], hr.errors.CancelledError)
+    assert "a call of session.close()" in str(errors[0])
+
+
+def test_a_step_that_starts_while_its_session_ends_cannot_wait() -> None:
+    running, cancellation = RunningSteps(), Cancellation()
+    running.end_waits("the end")
+    with running.include(cancellation):
+        assert (cancellation.is_requested, cancellation.ends_waits, cancellation.reason) == (False, True, "the end")
+
+
+def test_a_step_that_has_ended_is_not_cancelled_with_its_session() -> None:
+    running, cancellation = RunningSteps(), Cancellation()
+    with running.include(cancellation):
+        pass
+    running.end_waits("the end")
+    assert not cancellation.ends_waits
+
+
+def test_the_first_reason_to_cancel_counts() -> None:
+    cancellation = Cancellation()
+    assert cancellation.reason == ""
+    cancellation.cancel("one")
+    cancellation.cancel("two")
+    assert cancellation.reason == "one"
+
+
+def test_what_is_there_already_needs_no_wait_even_when_cancelled() -> None:
+    control = StepController(0.0)
+    control.cancellation.cancel()
+    condition = threading.Condition()
+    with condition:
+        control.wait(condition, lambda: True, lambda: "nothing")
+
+
+def test_check_raises_when_the_step_has_to_end() -> None:
+    control = StepController()
+    control.check()
+    control.cancellation.cancel()
+    with pytest.raises(hr.errors.CancelledError, match=r"a call of cancel\(\)\n"):
+        control.check()
+    with pytest.raises(hr.errors.DeadlineExceededError, match="a step that goes on"):
+        StepController(0.0).check()
+
+
+def test_kernels_outside_a_step_are_not_bounded() -> None:
+    @hr.register_op("TestChecks", inputs=dict(x="T"), outputs=dict(y="T"), stateful=True)
+    def shape(op: Any) -> Any:
+        """x, after it asked whether to go on."""
+        return [op.inputs[0].shape]
+
+    @hr.register_kernel("TestChecks")
+    def kernel(op: Any, x: Any) -> Any:
+        op.step.check()
+        return np.array(x)
+
+    with hr.Graph().as_default() as graph:
+        y = hr.apply_op("TestChecks", hr.constant(1.0))
+    assert hr.Session(graph).run(y) == 1.0
