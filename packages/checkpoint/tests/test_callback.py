@@ -146,7 +146,7 @@ def test_a_damaged_newest_step_is_passed_over(
 def test_wrong_arguments(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="every so many steps"):
         Checkpoints(tmp_path, every_steps=0)
-    with pytest.raises(InvalidArgumentError, match="keeps at least the newest step"):
+    with pytest.raises(InvalidArgumentError, match="keep_latest >= 1"):
         Checkpoints(tmp_path, keep=0)
 
 
@@ -180,6 +180,40 @@ def test_A92_a_process_killed_with_signal_9_is_resumed(
     assert trainer.step == max(20, last)
     if trainer.step == 20:
         assert (_variables(trainer), history) == uninterrupted
+
+
+TERMINATE = """
+import os, runpy, signal, sys
+tests = runpy.run_path(sys.argv[1])
+class Preemption(tests["hr"].Callback):
+    def on_step_end(self, trainer, step, logs):
+        if step == 7:
+            os.kill(os.getpid(), signal.SIGTERM)
+checkpoints = tests["Checkpoints"](sys.argv[2], asynchronous=True)
+tests["_fit"](tests["_trainer"](Preemption(), checkpoints))
+"""
+
+
+def test_A92_a_process_that_gets_sigterm_saves_and_ends(
+    tmp_path: Path, uninterrupted: tuple[dict[str, bytes], dict[str, list[float]]]
+) -> None:
+    ended = subprocess.run([sys.executable, "-c", TERMINATE, __file__, str(tmp_path)], timeout=60)
+    assert ended.returncode == 128 + signal.SIGTERM
+    checkpoints = Checkpoints(tmp_path, resume=True)
+    assert checkpoints.manager.latest_step == 7
+    trainer = _trainer(Killer(-1), checkpoints)
+    history = _fit(trainer)
+    assert (_variables(trainer), history) == uninterrupted
+
+
+def test_a_training_that_saves_asynchronously_has_saved_all_when_it_ends(
+    tmp_path: Path, uninterrupted: tuple[dict[str, bytes], dict[str, list[float]]]
+) -> None:
+    checkpoints = Checkpoints(tmp_path, keep=None, every_steps=3, asynchronous=True)
+    trainer = _trainer(Killer(-1), checkpoints)
+    history = _fit(trainer)
+    assert checkpoints.manager.steps == (3, 5, 6, 9, 10, 12, 15, 18, 20)
+    assert (_variables(trainer), history) == uninterrupted
 
 
 def test_a_value_for_the_best_that_is_not_measured_is_named_after_the_epoch_is_saved(tmp_path: Path) -> None:

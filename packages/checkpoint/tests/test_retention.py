@@ -9,34 +9,55 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import InvalidArgumentError
-from headrace_checkpoint.retention import Best, SavedStep, steps_to_keep
+from headrace_checkpoint.retention import Best, Retention, SavedStep
 
 LOSSES = [SavedStep(step, {"loss": loss}) for step, loss in ((10, 0.5), (20, 0.1), (30, 0.4), (40, 0.2), (50, 0.3))]
 
 
 def test_A94_the_newest_are_kept() -> None:
-    assert steps_to_keep(LOSSES, keep_latest=2, keep_best=None) == {40, 50}
-    assert steps_to_keep(LOSSES, keep_latest=None, keep_best=None) == {10, 20, 30, 40, 50}
-    assert steps_to_keep([], keep_latest=2, keep_best=Best("loss")) == set()
+    assert Retention(2, None).steps_to_keep(LOSSES) == {40, 50}
+    assert Retention(None, None).steps_to_keep(LOSSES) == {10, 20, 30, 40, 50}
+    assert Retention(2, Best("loss")).steps_to_keep([]) == set()
 
 
 def test_A94_the_best_are_kept_beside_the_newest() -> None:
-    assert steps_to_keep(LOSSES, keep_latest=1, keep_best=Best("loss", 2)) == {20, 40, 50}
-    assert steps_to_keep(LOSSES, keep_latest=1, keep_best=Best("loss", 2, higher=True)) == {10, 30, 50}
+    assert Retention(1, Best("loss", 2)).steps_to_keep(LOSSES) == {20, 40, 50}
+    assert Retention(1, Best("loss", 2, higher=True)).steps_to_keep(LOSSES) == {10, 30, 50}
 
 
 def test_the_newest_is_always_kept() -> None:
-    assert steps_to_keep(LOSSES, keep_latest=0, keep_best=Best("loss", 1)) == {20, 50}
+    assert Retention(1).steps_to_keep(LOSSES) == {50}
+    for wrong in ({"latest": 0}, {"every_steps": 0}, {"every_hours": 0}, {"every_hours": math.nan}):
+        with pytest.raises(InvalidArgumentError, match=f"keep_{next(iter(wrong))} >"):
+            Retention(**wrong)
+
+
+def test_A94_steps_that_are_multiples_are_kept_for_good() -> None:
+    assert Retention(1, every_steps=20).steps_to_keep(LOSSES) == {20, 40, 50}
+
+
+def test_A94_a_step_is_kept_for_each_span_of_hours_also_after_others_were_deleted() -> None:
+    rule = Retention(1, every_hours=1)
+    steps: list[SavedStep] = []
+    for number in range(40):  # every quarter of an hour; what is not kept is gone when the next is saved
+        steps.append(SavedStep(number, {}, time=900.0 * number))
+        kept = rule.steps_to_keep(steps)
+        steps = [saved for saved in steps if saved.step in kept]
+    assert [saved.step for saved in steps] == [0, 4, 8, 12, 16, 20, 24, 28, 32, 36, 39]
+
+
+def test_the_union_of_the_rules_is_kept() -> None:
+    assert Retention(1, Best("loss", 1), every_steps=30).steps_to_keep(LOSSES) == {20, 30, 50}
 
 
 def test_of_equal_steps_the_later_is_better() -> None:
     equal = [SavedStep(step, {"accuracy": 0.5}) for step in (1, 2, 3)]
-    assert steps_to_keep([*equal, SavedStep(4, {})], keep_latest=1, keep_best=Best("accuracy")) == {3, 4}
+    assert Retention(1, Best("accuracy")).steps_to_keep([*equal, SavedStep(4, {})]) == {3, 4}
 
 
 def test_steps_without_the_metric_or_with_nan_are_never_best() -> None:
     steps = [SavedStep(1, {}), SavedStep(2, {"loss": math.nan}), SavedStep(3, {"loss": 9.0}), SavedStep(4, {})]
-    assert steps_to_keep(steps, keep_latest=1, keep_best=Best("loss", 3)) == {3, 4}
+    assert Retention(1, Best("loss", 3)).steps_to_keep(steps) == {3, 4}
 
 
 @pytest.mark.parametrize(
@@ -63,7 +84,7 @@ def test_best_is_accepted_in_short_forms() -> None:
 )
 def test_what_is_kept_is_there_and_enough(pairs: list[tuple[int, float]], latest: int, best: int) -> None:
     steps = [SavedStep(step, {"m": value}) for step, value in pairs]
-    kept = steps_to_keep(steps, keep_latest=latest, keep_best=Best("m", best))
+    kept = Retention(latest, Best("m", best)).steps_to_keep(steps)
     assert kept <= {saved.step for saved in steps}
     rated = sum(not math.isnan(value) for _, value in pairs)
     assert len(kept) >= max(min(len(steps), latest), min(rated, best))

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -317,7 +318,7 @@ def test_an_empty_manager(tmp_path: Path, model: Counter) -> None:
     assert CheckpointManager(tmp_path).best_step is None
     with hr.Session(model.graph) as session, pytest.raises(NotFoundError, match="no checkpoint yet"):
         manager.restore(session)
-    with pytest.raises(InvalidArgumentError, match="keeps at least the newest step"):
+    with pytest.raises(InvalidArgumentError, match="keep_latest >= 1"):
         CheckpointManager(tmp_path, 0)
 
 
@@ -373,3 +374,77 @@ def test_D26_kill_9_at_any_moment_loses_nothing_acknowledged(tmp_path: Path) -> 
         step = newest.manifest.step + 1
         CheckpointManager(tmp_path)
         assert len(list_steps(tmp_path)) == len(list(tmp_path.iterdir()))
+
+
+# Saving in the background.
+
+
+class Gate(Disk):
+    """A disk that waits, before it forces the first file, until it is opened."""
+
+    def __init__(self, error: OSError | None = None) -> None:
+        self.opened = threading.Event()
+        self.reached = threading.Event()
+        self._error = error
+
+    def sync(self, descriptor: int) -> None:
+        self.reached.set()
+        assert self.opened.wait(30)
+        if self._error is not None:
+            raise self._error
+        super().sync(descriptor)
+
+
+def test_an_asynchronous_save_has_the_values_of_the_moment_of_the_call(tmp_path: Path, model: Counter) -> None:
+    gate = Gate()
+    with (
+        hr.Session(model.graph) as session,
+        CheckpointManager(tmp_path, asynchronous=True, disk=gate) as manager,
+    ):
+        session.run(model.train)
+        before = session.read_variables()
+        path = manager.save(session, 1, objects=(objects := {"epoch": [1]}))
+        assert gate.reached.wait(30)
+        objects["epoch"].append(2)
+        for _ in range(3):
+            session.run(model.train)  # training goes on while the disk is slow
+        assert manager.steps == ()
+        gate.opened.set()
+        manager.wait()
+        assert (manager.steps, str(path)) == ((1,), str(tmp_path / "step-00000001"))
+        assert any(not np.array_equal(value, before[name]) for name, value in session.read_variables().items())
+        assert manager.restore(session).objects == {"epoch": [1]}
+        for name, value in session.read_variables().items():
+            np.testing.assert_array_equal(value, before[name])
+
+
+def test_an_error_in_the_background_is_raised_by_the_next_call_once(tmp_path: Path, model: Counter) -> None:
+    gate = Gate(OSError(28, os.strerror(28)))
+    gate.opened.set()
+    manager = CheckpointManager(tmp_path, asynchronous=True, disk=gate)
+    with hr.Session(model.graph) as session:
+        manager.save(session, 1)
+        with pytest.raises(OSError, match="No space left"):
+            manager.save(session, 2)
+        manager.close()
+        assert (manager.steps, list(tmp_path.iterdir())) == ((), [])
+        session.run(model.train)
+
+
+def test_waiting_for_a_save_has_a_deadline(tmp_path: Path, model: Counter) -> None:
+    gate = Gate()
+    manager = CheckpointManager(tmp_path, asynchronous=True, disk=gate)
+    with hr.Session(model.graph) as session:
+        manager.save(session, 1)
+        with pytest.raises(hr.errors.DeadlineExceededError, match="saving to .* is still going on"):
+            manager.wait(timeout=0.01)
+        gate.opened.set()
+        manager.wait()
+    assert manager.steps == (1,)
+
+
+def test_objects_that_are_not_json_are_refused_at_the_call(tmp_path: Path, model: Counter) -> None:
+    manager = CheckpointManager(tmp_path, asynchronous=True)
+    with hr.Session(model.graph) as session, pytest.raises(InvalidArgumentError, match="must be JSON"):
+        manager.save(session, 1, objects={"array": np.zeros(2)})
+    assert manager.steps == ()

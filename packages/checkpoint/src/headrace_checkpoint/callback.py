@@ -18,8 +18,9 @@ _PROGRESS = "trainer"
 class Checkpoints(hr.Callback):
     """Saves all that a training needs to go on: variables, random streams, the place in the data, the history.
 
-    A step is saved after each epoch, with the epoch's logs as its metrics; at the end of `fit`, also where Ctrl-C ended
-    it; and every so many steps, if asked for. A resumed training ends as an uninterrupted one would, bit for bit.
+    A step is saved after each epoch, with the epoch's logs as its metrics; at the end of `fit`, also where Ctrl-C or
+    SIGTERM (a machine that is taken away) ended it; and every so many steps, if asked for. A resumed training ends as
+    an uninterrupted one would, bit for bit.
 
     Args:
       directory: where the steps are; made when the first is saved.
@@ -27,6 +28,8 @@ class Checkpoints(hr.Callback):
       best: keep the best by this value of the epochs' logs too: a name, `(name, count)` or a `Best`.
       every_steps: save after every so many steps too.
       resume: go on from the newest step in the directory, if there is one.
+      asynchronous: write in the background while the training goes on; `fit` ends when all is written.
+      keep_every_hours: see `CheckpointManager`.
     Raises:
       InvalidArgumentError: a number below 1.
 
@@ -57,6 +60,8 @@ class Checkpoints(hr.Callback):
         best: Best | str | tuple[str, int] | None = None,
         every_steps: int | None = None,
         resume: bool = False,
+        asynchronous: bool = False,
+        keep_every_hours: float | None = None,
     ) -> None:
         if every_steps is not None and every_steps < 1:
             raise InvalidArgumentError(
@@ -66,7 +71,9 @@ class Checkpoints(hr.Callback):
                 hint="None saves after each epoch only",
             )
         self._best = Best.of(best)
-        self.manager = CheckpointManager(directory, keep, keep_best=self._best)
+        self.manager = CheckpointManager(
+            directory, keep, keep_best=self._best, keep_every_hours=keep_every_hours, asynchronous=asynchronous
+        )
         self._every_steps = every_steps
         self._resume = resume
         self._saved_step: int | None = None
@@ -115,9 +122,10 @@ class Checkpoints(hr.Callback):
             )
 
     def on_fit_end(self, trainer: hr.Trainer) -> None:
-        """Save what was not saved yet."""
+        """Save what was not saved yet, and wait until it is."""
         if self._saved_step != trainer.step:
             self._save(trainer, {})
+        self.manager.wait()
 
     def _save(self, trainer: hr.Trainer, metrics: Mapping[str, float]) -> None:
         self.manager.save(trainer.session, trainer.step, metrics=metrics, objects={_PROGRESS: trainer.progress()})

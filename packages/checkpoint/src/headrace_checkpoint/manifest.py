@@ -28,7 +28,7 @@ from typing import Any, NoReturn
 from headrace.errors import DataLossError, InvalidArgumentError, UnimplementedError
 from headrace_checkpoint.checksum import crc32c
 
-__all__ = ["MANIFEST", "Chunk", "Manifest", "StoredFile", "StoredTensor"]
+__all__ = ["MANIFEST", "Chunk", "Manifest", "StoredFile", "StoredTensor", "plain_objects"]
 
 MANIFEST = "MANIFEST.json"
 FORMAT = "headrace-checkpoint"
@@ -106,15 +106,7 @@ class Manifest:
             "objects": dict(self.objects),
             "metrics": dict(self.metrics),
         }
-        try:
-            body = json.dumps(content, ensure_ascii=False, indent=1, default=_refuse_object).encode("utf-8")
-        except (TypeError, ValueError) as error:
-            raise InvalidArgumentError(
-                "objects and metrics of a checkpoint must be JSON",
-                expected="dicts with str keys, lists, str, numbers, bool, None",
-                got=str(error),
-                hint="keep arrays in variables",
-            ) from None
+        body = _json(content, indent=1).encode("utf-8")
         return body + _TRAILER + f"{crc32c(body):08x}\n".encode()
 
     @classmethod
@@ -154,6 +146,28 @@ class Manifest:
             )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             _refuse(where, "a manifest", f"{type(error).__name__}: {error}")
+
+
+def plain_objects(objects: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of the user's objects, as they will be read again.
+
+    Raises:
+      InvalidArgumentError: they hold what JSON cannot.
+    """
+    copies: dict[str, Any] = json.loads(_json(dict(objects)))
+    return copies
+
+
+def _json(content: object, indent: int | None = None) -> str:
+    try:
+        return json.dumps(content, ensure_ascii=False, indent=indent, default=_refuse_object)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(
+            "objects and metrics of a checkpoint must be JSON",
+            expected="dicts with str keys, lists, str, numbers, bool, None",
+            got=str(error),
+            hint="keep arrays in variables",
+        ) from None
 
 
 def _tensor_to_json(tensor: StoredTensor) -> dict[str, Any]:

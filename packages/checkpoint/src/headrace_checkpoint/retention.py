@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from headrace.errors import InvalidArgumentError
 
-__all__ = ["Best", "SavedStep", "best_steps", "steps_to_keep"]
+__all__ = ["Best", "Retention", "SavedStep", "best_steps"]
 
 _LOWER_IS_BETTER = ("loss", "error", "perplexity")
 
 
 @dataclass(frozen=True, slots=True)
 class SavedStep:
-    """A step as retention sees it."""
+    """A step as retention sees it.
+
+    Attributes:
+      step: the training step.
+      metrics: numbers that were saved with it.
+      time: when it was saved, in seconds since 1970.
+    """
 
     step: int
     metrics: Mapping[str, float]
+    time: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,28 +68,68 @@ class Best:
         return best
 
 
-def steps_to_keep(steps: Iterable[SavedStep], *, keep_latest: int | None, keep_best: Best | None) -> set[int]:
-    """Choose the steps to keep: those that any rule wants, and always the newest.
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """The rules by which steps are kept: a step stays if any of them wants it, and the newest always does.
 
-    Args:
-      steps: all that are there.
-      keep_latest: how many of the newest; None: all.
-      keep_best: which of the others.
-    Returns:
-      The steps' numbers.
-
-    Example:
-      >>> steps = [SavedStep(step, {"loss": loss}) for step, loss in ((1, 0.5), (2, 0.1), (3, 0.4), (4, 0.3))]
-      >>> sorted(steps_to_keep(steps, keep_latest=1, keep_best=Best("loss")))
-      [2, 4]
+    Attributes:
+      latest: how many of the newest; None: all.
+      best: the best by a metric, or None.
+      every_hours: besides, one step for each so many hours, for good; None: none.
+      every_steps: besides, each step whose number is a multiple of this, for good; None: none.
     """
-    ordered = sorted(steps, key=lambda saved: saved.step)
-    if keep_latest is None:
-        return {saved.step for saved in ordered}
-    kept = {saved.step for saved in ordered[-max(1, keep_latest) :]}
-    if keep_best is not None:
-        kept.update(best_steps(ordered, keep_best))
-    return kept
+
+    latest: int | None = 5
+    best: Best | None = None
+    every_hours: float | None = None
+    every_steps: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, value, least in (("latest", self.latest, 1), ("every_steps", self.every_steps, 1)):
+            if value is not None and value < least:
+                raise _wrong_rule(name, f">= {least}, or None", value)
+        if self.every_hours is not None and not self.every_hours > 0:
+            raise _wrong_rule("every_hours", "> 0, or None", self.every_hours)
+
+    def steps_to_keep(self, steps: Iterable[SavedStep]) -> set[int]:
+        """Choose among the steps that are there.
+
+        The choice looks at nothing but them, so it is the same after a restart.
+
+        Example:
+          >>> steps = [SavedStep(step, {"loss": loss}) for step, loss in ((1, 0.5), (2, 0.1), (3, 0.4), (4, 0.3))]
+          >>> sorted(Retention(latest=1, best=Best("loss")).steps_to_keep(steps))
+          [2, 4]
+        """
+        ordered = sorted(steps, key=lambda saved: saved.step)
+        if self.latest is None:
+            return {saved.step for saved in ordered}
+        kept = {saved.step for saved in ordered[-self.latest :]}
+        if self.best is not None:
+            kept.update(best_steps(ordered, self.best))
+        if self.every_steps is not None:
+            kept.update(saved.step for saved in ordered if saved.step % self.every_steps == 0)
+        if self.every_hours is not None:
+            kept.update(_spaced(ordered, self.every_hours * 3600))
+        return kept
+
+
+def _spaced(ordered: Iterable[SavedStep], seconds: float) -> Iterator[int]:
+    """The first step, and each that was saved so many seconds after the one before of these."""
+    due = -math.inf
+    for saved in ordered:
+        if saved.time >= due:
+            due = saved.time + seconds
+            yield saved.step
+
+
+def _wrong_rule(name: str, expected: str, got: object) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        "a rule for keeping steps is wrong",
+        expected=f"keep_{name} {expected}",
+        got=str(got),
+        hint="keep_latest=None keeps every step",
+    )
 
 
 def best_steps(steps: Iterable[SavedStep], best: Best) -> list[int]:

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import headrace as hr
 from headrace.errors import InvalidArgumentError, NotFoundError
+from headrace_checkpoint.background import BackgroundWork
 from headrace_checkpoint.dtypes import Array
 from headrace_checkpoint.durable import DISK, Disk, remove_directory, sweep
+from headrace_checkpoint.manifest import plain_objects
 from headrace_checkpoint.restore import RestoreReport, check_names, match_variables
-from headrace_checkpoint.retention import Best, SavedStep, best_steps, steps_to_keep
-from headrace_checkpoint.store import StepName, StoredStep, list_steps, read_manifest, read_newest_step, write_step
+from headrace_checkpoint.retention import Best, Retention, SavedStep, best_steps
+from headrace_checkpoint.store import (
+    StepName,
+    StoredStep,
+    list_steps,
+    next_path,
+    read_manifest,
+    read_newest_step,
+    write_step,
+)
 
 __all__ = ["CheckpointManager", "Saver"]
 
@@ -27,6 +40,7 @@ class Saver:
       variables: which ones; None: all of the session's graph, optimiser slots included, and with them the streams of
         its random operations, so that an interrupted run goes on as if it had not been.
       disk: whose system calls to use.
+      clock: the time in seconds since 1970.
 
     Example:
       >>> import headrace as hr, headrace_checkpoint, tempfile
@@ -44,9 +58,16 @@ class Saver:
       1 ('w',) [1. 2.]
     """
 
-    def __init__(self, variables: Iterable[hr.Variable] | None = None, *, disk: Disk = DISK) -> None:
+    def __init__(
+        self,
+        variables: Iterable[hr.Variable] | None = None,
+        *,
+        disk: Disk = DISK,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._variables = None if variables is None else tuple(variables)
         self._disk = disk
+        self._clock = clock
 
     def save(
         self,
@@ -71,16 +92,33 @@ class Saver:
           InvalidArgumentError: no session for variables that need one, or objects that are not JSON.
           OSError: the disk refused; earlier steps are still there.
         """
-        values = _read(session, self._of(session))
-        streams = session.read_streams() if session is not None and self._variables is None else {}
-        return write_step(
+        return self.prepare(session, directory, step=step, objects=objects, metrics=metrics)()
+
+    def prepare(
+        self,
+        session: hr.Session | None,
+        directory: str | os.PathLike[str],
+        *,
+        step: int,
+        objects: Mapping[str, Any] | None = None,
+        metrics: Mapping[str, float] | None = None,
+    ) -> Callable[[], Path]:
+        """Take hold of the values as they are now; the function that is returned writes them, whenever it is called.
+
+        Nothing is copied: variables that are updated meanwhile get fresh memory. See `save` for the arguments.
+
+        Raises:
+          InvalidArgumentError: no session for variables that need one, or objects that are not JSON.
+        """
+        return functools.partial(
+            write_step,
             directory,
             step,
-            values,
-            time=time.time(),
-            streams=streams,
-            objects=objects,
-            metrics=metrics,
+            _read(session, self._of(session)),
+            time=self._clock(),
+            streams=session.read_streams() if session is not None and self._variables is None else {},
+            objects=plain_objects(objects or {}),
+            metrics={name: float(value) for name, value in (metrics or {}).items()},
             disk=self._disk,
         )
 
@@ -163,9 +201,9 @@ def _split(session: hr.Session | None, variables: Sequence[hr.Variable]) -> tupl
 def _read(session: hr.Session | None, variables: Sequence[hr.Variable]) -> dict[str, Array]:
     check_names(variables)
     inside, outside = _split(session, variables)
-    values = {variable.name: variable.numpy() for variable in outside}
+    values = {variable.name: variable.numpy(copy=False) for variable in outside}
     if session is not None:
-        read = session.read_variables(inside.values())
+        read = session.read_variables(inside.values(), copy=False)
         values |= {name: read[handle] for name, handle in inside.items()}
     return values
 
@@ -181,15 +219,22 @@ def _write(session: hr.Session | None, variables: Sequence[hr.Variable], values:
 class CheckpointManager:
     """Keeps the steps of one training run in a directory: the newest, the best, and no more than asked for.
 
-    Opening a directory removes what a killed process left half written. Mutable: it deletes steps.
+    Opening a directory removes what a killed process left half written. Mutable: it deletes steps. Use it as a context
+    manager, or call `close`, where it saves asynchronously.
 
     Args:
       directory: where the steps are; made when the first is saved.
       keep_latest: how many of the newest steps to keep; None: all.
       keep_best: a metric's name, `(name, count)` or a `Best`: keep these steps too.
+      keep_every_hours: keep one step for each so many hours too, for good.
+      keep_every_steps: keep the steps whose number is a multiple of this too, for good.
+      asynchronous: let `save` return at once and write in the background, one step at a time. The values are those of
+        the moment of the call; at most one more copy of the variables is held meanwhile.
       variables: which variables; None: all of the session's graph.
       disk: whose system calls to use.
       clock: the time in seconds since 1970.
+    Raises:
+      InvalidArgumentError: a rule for keeping steps is out of range.
 
     Example:
       >>> import headrace as hr, headrace_checkpoint, tempfile
@@ -210,28 +255,24 @@ class CheckpointManager:
         keep_latest: int | None = 5,
         *,
         keep_best: Best | str | tuple[str, int] | None = None,
+        keep_every_hours: float | None = None,
+        keep_every_steps: int | None = None,
+        asynchronous: bool = False,
         variables: Iterable[hr.Variable] | None = None,
         disk: Disk = DISK,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        if keep_latest is not None and keep_latest < 1:
-            raise InvalidArgumentError(
-                "a manager keeps at least the newest step",
-                expected="keep_latest >= 1, or None",
-                got=str(keep_latest),
-                hint="None keeps every step",
-            )
         self.directory = Path(directory)
-        self._keep_latest = keep_latest
-        self._keep_best = Best.of(keep_best)
-        self._saver = Saver(variables, disk=disk)
+        self._retention = Retention(keep_latest, Best.of(keep_best), keep_every_hours, keep_every_steps)
+        self._background = BackgroundWork(f"saving to {self.directory}") if asynchronous else None
+        self._saver = Saver(variables, disk=disk, clock=clock)
         self._disk = disk
         if self.directory.is_dir():
             sweep(self.directory, disk, clock())
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """The saved steps, oldest first."""
+        """The saved steps, oldest first; one that is still being written is not among them."""
         return tuple(sorted({name.step for name in list_steps(self.directory)}))
 
     @property
@@ -242,9 +283,9 @@ class CheckpointManager:
     @property
     def best_step(self) -> int | None:
         """The best of the saved steps by the metric of `keep_best`, or None."""
-        if self._keep_best is None:
+        if self._retention.best is None:
             return None
-        return next(iter(best_steps(self._saved(), self._keep_best)), None)
+        return next(iter(best_steps(self._saved(), self._retention.best)), None)
 
     def save(
         self,
@@ -256,22 +297,51 @@ class CheckpointManager:
     ) -> Path:
         """Save a step, then delete those that need not be kept.
 
+        Once this returns the step survives any crash; with `asynchronous`, once `wait` returns. A save that is still
+        going on is waited for first.
+
         Args:
           session: whose values; None where all variables live in the process.
           step: the training step.
           metrics: numbers to choose the best step by.
           objects: JSON values to keep with it.
         Returns:
-          The step's folder. Once this returns it survives any crash.
+          The step's folder.
         Raises:
+          OSError: the disk refused, now or in the background since the last call; earlier steps are still there.
+        """
+        write = self._saver.prepare(session, self.directory, step=step, metrics=metrics, objects=objects)
+        self.wait()
+        path = next_path(self.directory, step)
+        if self._background is None:
+            self._write(write, step)
+        else:
+            self._background.start(functools.partial(self._write, write, step))
+        return path
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait until every step that was to be saved is saved.
+
+        Args:
+          timeout: seconds to wait, or None.
+        Raises:
+          DeadlineExceededError: it is still being written.
           OSError: the disk refused; earlier steps are still there.
         """
-        path = self._saver.save(session, self.directory, step=step, metrics=metrics, objects=objects)
-        kept = steps_to_keep(self._saved(), keep_latest=self._keep_latest, keep_best=self._keep_best) | {step}
-        for name in list_steps(self.directory):
-            if name.step not in kept:
-                remove_directory(self.directory / str(name), self._disk)
-        return path
+        if self._background is not None:
+            self._background.wait(timeout)
+
+    def close(self) -> None:
+        """Wait for what is being written; raises what `wait` raises."""
+        self.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def restore(
         self,
@@ -282,13 +352,22 @@ class CheckpointManager:
         names: Mapping[str, str] | None = None,
     ) -> RestoreReport:
         """Restore a step, the newest that is whole by default; see `Saver.restore`."""
+        self.wait()
         return self._saver.restore(session, self.directory, step=step, strict=strict, names=names)
 
-    def _saved(self) -> list[SavedStep]:
-        return [SavedStep(name.step, self._metrics(name)) for name in list_steps(self.directory)]
+    def _write(self, write: Callable[[], Path], step: int) -> None:
+        write()
+        kept = self._retention.steps_to_keep(self._saved()) | {step}
+        for name in list_steps(self.directory):
+            if name.step not in kept:
+                remove_directory(self.directory / str(name), self._disk)
 
-    def _metrics(self, name: StepName) -> Mapping[str, float]:
+    def _saved(self) -> list[SavedStep]:
+        return [self._described(name) for name in list_steps(self.directory)]
+
+    def _described(self, name: StepName) -> SavedStep:
         try:
-            return read_manifest(self.directory / str(name)).metrics
+            manifest = read_manifest(self.directory / str(name))
         except (hr.errors.DataLossError, hr.errors.NotFoundError):
-            return {}  # damaged: kept only as long as it is among the newest
+            return SavedStep(name.step, {}, -math.inf)  # damaged: kept only as long as it is among the newest
+        return SavedStep(name.step, manifest.metrics, manifest.time)

@@ -36,6 +36,7 @@ __all__ = [
     "StepName",
     "StoredStep",
     "list_steps",
+    "next_path",
     "read_manifest",
     "read_newest_step",
     "write_step",
@@ -78,6 +79,12 @@ def list_steps(directory: str | os.PathLike[str]) -> list[StepName]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     return sorted(parsed for name in names if (parsed := StepName.parse(name)) is not None)
+
+
+def next_path(directory: str | os.PathLike[str], step: int) -> Path:
+    """The folder that the next save of a step will make."""
+    attempts = [name.attempt for name in list_steps(directory) if name.step == step]
+    return Path(directory) / str(StepName(step, max(attempts, default=0) + 1))
 
 
 def write_step(
@@ -132,7 +139,7 @@ def write_step(
     )
     content = manifest.encode()
     earlier = [name for name in list_steps(root) if name.step == step]
-    target = root / str(StepName(step, earlier[-1].attempt + 1 if earlier else 1))
+    target = next_path(root, step)
     with staged_directory(target, disk) as staging:
         write_file(staging / shard, encoded.chunks, disk)
         write_file(staging / MANIFEST, [content], disk)

@@ -67,7 +67,7 @@ class Callback:
         """
 
     def on_fit_end(self, trainer: Trainer) -> None:
-        """Called after the last step, also where Ctrl-C ended the training, but not after an error."""
+        """Called after the last step, also where Ctrl-C or SIGTERM ended the training, but not after an error."""
 
     def state(self) -> dict[str, Any]:
         """What the callback needs in order to go on in a resumed run: JSON values."""

@@ -150,8 +150,9 @@ class Trainer:
         """Train.
 
         Ctrl-C lets the step that runs finish, calls the callbacks' `on_fit_end` and raises KeyboardInterrupt; the
-        trainer can go on afterwards. After a `restore`, made before this call or in a callback's `on_fit_begin`, the
-        training goes on from the very next batch and ends where the interrupted call would have ended.
+        trainer can go on afterwards. So does SIGTERM, with SystemExit or the program's own handler. After a `restore`,
+        made before this call or in a callback's `on_fit_begin`, the training goes on from the very next batch and ends
+        where the interrupted call would have ended.
 
         Args:
           dataset: of batches, pairs of inputs `[batch, ...]` and labels `[batch, ...]`.
@@ -190,8 +191,7 @@ class Trainer:
                 display.close()
                 self._resumed = False
             self._notify("on_fit_end")
-        if interruption.requested:
-            raise KeyboardInterrupt(f"training was interrupted after step {self.step}")
+        interruption.pass_on(f"training was interrupted after step {self.step}")
         return self.history
 
     def _run_epoch(

@@ -1,0 +1,70 @@
+"""BackgroundWork: one piece of work at a time in a thread of its own, whose error is never lost."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from headrace.errors import DeadlineExceededError
+
+__all__ = ["BackgroundWork"]
+
+
+class BackgroundWork:
+    """Does one thing at a time in the background. Mutable; for use by one thread.
+
+    An error of the work is raised by the next call of any method, once. The interpreter waits at its end for work that
+    is under way.
+
+    Args:
+      what: what is being done, for errors.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """True while work is under way."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def start(self, work: Callable[[], object]) -> None:
+        """Begin some work, after the work before has ended.
+
+        Raises:
+          BaseException: what ended the work before.
+        """
+        self.wait()
+        self._thread = threading.Thread(target=self._run, args=(work,), name=f"headrace-{self._what.split()[0]}")
+        self._thread.start()
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait until nothing is under way.
+
+        Args:
+          timeout: seconds to wait, or None.
+        Raises:
+          DeadlineExceededError: it goes on.
+          BaseException: what ended the work.
+        """
+        if self._thread is not None:
+            self._thread.join(timeout)
+            if self._thread.is_alive():
+                raise DeadlineExceededError(
+                    f"{self._what} is still going on",
+                    expected=f"an end within {timeout} s",
+                    got="work that goes on",
+                    hint="wait again; a slow disk takes its time",
+                )
+            self._thread = None
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def _run(self, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except BaseException as error:  # handed to the thread that asks next
+            self._error = error
