@@ -34,6 +34,7 @@ from headrace.ops.array import (
 from headrace.ops.axes import matrix_transpose, moveaxis
 from headrace.ops.blocks import batch_to_space, depth_to_space, space_to_batch, space_to_depth
 from headrace.ops.comparison import (
+    approximate_equal,
     bitwise_and,
     bitwise_invert,
     bitwise_left_shift,
@@ -100,6 +101,7 @@ from headrace.ops.gather import (
     tensor_scatter_add,
     tensor_scatter_update,
 )
+from headrace.ops.incomplete import betainc, igamma, igammac
 from headrace.ops.indexed_slices import IndexedSlices
 from headrace.ops.joining import concat, split, stack, unstack
 from headrace.ops.linalg import matmul
@@ -165,6 +167,7 @@ from headrace.ops.segment import (
     segment_prod,
     segment_sum,
     sparse_segment_mean,
+    sparse_segment_sqrt_n,
     sparse_segment_sum,
     unsorted_segment_max,
     unsorted_segment_min,
@@ -246,6 +249,7 @@ __all__ = [
     "angle",
     "any",
     "apply_op",
+    "approximate_equal",
     "arange",
     "argmax",
     "argmin",
@@ -263,6 +267,7 @@ __all__ = [
     "attr",
     "band_part",
     "batch_to_space",
+    "betainc",
     "bfloat16",
     "bincount",
     "bitcast",
@@ -353,6 +358,8 @@ __all__ = [
     "hypot",
     "identity",
     "identity_n",
+    "igamma",
+    "igammac",
     "iinfo",
     "imag",
     "image",
@@ -459,6 +466,7 @@ __all__ = [
     "space_to_depth",
     "sparse",
     "sparse_segment_mean",
+    "sparse_segment_sqrt_n",
     "sparse_segment_sum",
     "split",
     "sqrt",

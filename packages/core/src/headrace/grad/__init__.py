@@ -3,6 +3,7 @@
 from headrace.grad import (  # noqa: F401
     activations,
     array,
+    attention,
     blocks,
     candidates,
     comparison,
@@ -20,6 +21,7 @@ from headrace.grad import (  # noqa: F401
     floating,
     gather,
     image,
+    incomplete,
     joining,
     linalg,
     losses,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from headrace.grad.registry import register_gradient
 from headrace.graph.apply import apply_op
 from headrace.graph.operation import Operation, Tensor
@@ -53,6 +55,40 @@ def _register_exponential(op_type: str) -> None:
 
 _register_exponential("Elu")
 _register_exponential("Selu")
+
+
+@register_gradient("Gelu")
+def _gelu(op: Operation, g: Tensor) -> list[Tensor]:
+    """An operation of its own, as for the others."""
+    return [apply_op("GeluGrad", g, op.inputs[0], approximate=op.attrs["approximate"])]
+
+
+@register_gradient("GeluGrad")
+def _gelu_grad(op: Operation, g: Tensor) -> list[Tensor]:
+    """The second derivative is f(x) (2 - x**2) with the normal density f; of the approximation see `_gelu_bend`."""
+    dy, x = op.inputs
+    approximate = op.attrs["approximate"]
+    if approximate:
+        bend = _gelu_bend(x)
+    else:
+        square = apply_op("Square", x)
+        density = apply_op("Mul", apply_op("Exp", apply_op("Mul", square, -0.5)), 1 / math.sqrt(2 * math.pi))
+        bend = apply_op("Mul", density, apply_op("Sub", 2.0, square))
+    by_features = apply_op("Mul", apply_op("Mul", g, dy), bend)
+    return [apply_op("GeluGrad", g, x, approximate=approximate), by_features]
+
+
+def _gelu_bend(x: Tensor) -> Tensor:
+    """With t = tanh(u(x)): d2/dx2 x (1 + t) / 2 = (1 - t**2) (u' + x (u'' / 2 - t u'**2))."""
+    root, cubic = math.sqrt(2 / math.pi), 0.044715
+    square = apply_op("Square", x)
+    u = apply_op("Mul", apply_op("Mul", x, apply_op("AddV2", apply_op("Mul", square, cubic), 1.0)), root)
+    slope = apply_op("Mul", apply_op("AddV2", apply_op("Mul", square, 3 * cubic), 1.0), root)
+    t = apply_op("Tanh", u)
+    turn = apply_op("Sub", apply_op("Mul", x, 3 * root * cubic), apply_op("Mul", t, apply_op("Square", slope)))
+    inner = apply_op("AddV2", slope, apply_op("Mul", x, turn))
+    result: Tensor = apply_op("Mul", apply_op("Sub", 1.0, apply_op("Square", t)), inner)
+    return result
 
 
 @register_gradient("Softplus")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.grad.registry import no_gradient
 
-for _name in ("Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual"):
+for _name in ("Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual", "ApproximateEqual"):
     no_gradient(_name, "its output is a bool")
 for _name in ("LogicalAnd", "LogicalOr", "LogicalNot"):
     no_gradient(_name, "it works on bools")

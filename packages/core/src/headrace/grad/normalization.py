@@ -11,7 +11,7 @@ from headrace.grad.backprop import gradients
 from headrace.grad.registry import register_gradient
 from headrace.graph.apply import apply_op
 from headrace.graph.operation import Operation, Tensor
-from headrace.ops.normalization import channel_axis
+from headrace.ops.normalization import channel_axis, layer_norm
 from headrace.types import DType, float32
 
 __all__: list[str] = []
@@ -142,6 +142,28 @@ def _plain_batch_norm_grad(
         gradient = apply_op("Sub", gradient, shared)
     dx = apply_op("Mul", gradient, apply_op("Mul", scale, inverse))
     return [_moved(op, _cast(dx, x.dtype), back=True), dscale, doffset]
+
+
+@register_gradient("LayerNorm")
+def _layer_norm(op: Operation, g: Tensor) -> list[Tensor]:
+    """g: `[..., features]`."""
+    x, scale, _ = op.inputs
+    return list(apply_op("LayerNormGrad", g, x, scale, epsilon=op.attrs["epsilon"]))
+
+
+@register_gradient("LayerNormGrad")
+def _layer_norm_grad(op: Operation, *arrived: Tensor) -> list[Tensor | None]:
+    """The derivative of the gradients of a composition that computes the same."""
+    epsilon = op.attrs["epsilon"]
+
+    def compose(inputs: Sequence[Tensor]) -> Sequence[Tensor]:
+        dy, x, scale = inputs
+        offset = apply_op("ZerosLike", scale)
+        y = layer_norm(x, scale, offset, epsilon=epsilon)
+        found: list[Tensor] = gradients([y], [x, scale, offset], grad_ys=[dy])
+        return found
+
+    return _by_composition(op.inputs, arrived, compose)
 
 
 _NEIGHBOURS = ("depth_radius", "bias", "alpha", "beta")

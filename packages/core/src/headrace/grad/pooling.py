@@ -49,6 +49,30 @@ def _max_pool_grad_grad(op: Operation, g: Tensor) -> list[Tensor | None]:
     return [None, None, apply_op("MaxPoolGrad", x, y, g, **_attrs(op))]
 
 
+def _argmax_attrs(op: Operation) -> dict[str, AttrValue]:
+    return {name: op.attrs[name] for name in ("ksize", "strides", "padding", "include_batch_in_index")}
+
+
+@register_gradient("MaxPoolWithArgmax")
+def _max_pool_with_argmax(op: Operation, g: Tensor, _: Tensor | None) -> list[Tensor]:
+    """g: `[batch, rows', columns', channels]`, to the places that the operation gave."""
+    return [apply_op("MaxPoolGradWithArgmax", op.inputs[0], g, op.outputs[1], **_argmax_attrs(op))]
+
+
+@register_gradient("MaxPoolGradWithArgmax")
+def _max_pool_grad_with_argmax(op: Operation, g: Tensor) -> list[Tensor | None]:
+    """It puts values at places; the gradient of that takes them from there."""
+    x, _, places = op.inputs
+    return [None, apply_op("MaxPoolGradGradWithArgmax", x, g, places, **_argmax_attrs(op)), None]
+
+
+@register_gradient("MaxPoolGradGradWithArgmax")
+def _max_pool_grad_grad_with_argmax(op: Operation, g: Tensor) -> list[Tensor | None]:
+    """It takes values from places; the gradient of that puts them back."""
+    x, _, places = op.inputs
+    return [None, apply_op("MaxPoolGradWithArgmax", x, g, places, **_argmax_attrs(op)), None]
+
+
 @register_gradient("AvgPool")
 def _avg_pool(op: Operation, g: Tensor) -> list[Tensor]:
     """g: `[batch, rows', columns', channels]`, in equal parts to the inputs of each window."""

@@ -127,6 +127,17 @@ def _sparse_segment_sum(op: Operation, g: Tensor) -> list[Tensor | None]:
 @register_gradient("SparseSegmentMean")
 def _sparse_segment_mean(op: Operation, g: Tensor) -> list[Tensor | None]:
     """Every use of a row has the derivative 1 / (rows of its segment)."""
+    data, _, ids = op.inputs
+    return _used_rows(op, g, _op("SegmentSum", _ones(ids, data), ids))
+
+
+@register_gradient("SparseSegmentSqrtN")
+def _sparse_segment_sqrt_n(op: Operation, g: Tensor) -> list[Tensor | None]:
+    """Every use of a row has the derivative 1 / sqrt(rows of its segment)."""
+    data, _, ids = op.inputs
+    return _used_rows(op, g, _op("Sqrt", _op("SegmentSum", _ones(ids, data), ids)))
+
+
+def _used_rows(op: Operation, g: Tensor, counts: Tensor) -> list[Tensor | None]:
     data, indices, ids = op.inputs
-    counts = _op("SegmentSum", _ones(ids, data), ids)
     return [_op("UnsortedSegmentSum", _rows(_op("DivNoNan", g, counts), ids), indices, _first_size(data)), None, None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from headrace.interfaces import OpContext
 from headrace.kernels.accumulation import stored, widened
 from headrace.kernels.registry import register_kernel
+from headrace.kernels.special import erfc
 from headrace.types import Array
 
 __all__: list[str] = []
@@ -85,6 +87,39 @@ def _selu(x: Array) -> Array:
 
 def _selu_grad(g: Array, y: Array) -> Array:
     return np.where(y < 0, g * (y + SELU_SCALE_ALPHA), g * SELU_SCALE)
+
+
+_ROOT_TWO_BY_PI = math.sqrt(2 / math.pi)
+_CUBIC = 0.044715
+
+
+def _below(x: Array) -> Array:
+    """The probability that a standard normal number is below x."""
+    return np.asarray(0.5 * erfc(x.astype(np.float64) * -math.sqrt(0.5)), x.dtype)
+
+
+def _bent(x: Array) -> Array:
+    return np.tanh(_ROOT_TWO_BY_PI * (x + _CUBIC * x * x * x))
+
+
+@register_kernel("Gelu", takes_out=True, in_place=True)
+def _gelu(op: OpContext, x: Array, out: Array | None = None) -> Array:
+    wide = widened(x)
+    share = 0.5 * (1 + _bent(wide)) if op.attr("approximate") else _below(wide)
+    return stored(wide * share, x.dtype, out)
+
+
+@register_kernel("GeluGrad", takes_out=True)
+def _gelu_grad(op: OpContext, g: Array, x: Array, out: Array | None = None) -> Array:
+    """d/dx x F(x) = F(x) + x f(x), with the density f; of the approximation the same with tanh."""
+    wide = widened(x)
+    if op.attr("approximate"):
+        bent = _bent(wide)
+        inner = _ROOT_TWO_BY_PI * (1 + 3 * _CUBIC * wide * wide)
+        slope = 0.5 * (1 + bent) + 0.5 * wide * (1 - bent * bent) * inner
+    else:
+        slope = _below(wide) + wide * np.exp(-0.5 * wide * wide) / math.sqrt(2 * math.pi)
+    return stored(widened(g) * slope, g.dtype, out)
 
 
 def _softplus(x: Array) -> Array:

@@ -9,7 +9,7 @@ import numpy as np
 
 from headrace.interfaces import OpContext
 from headrace.kernels.registry import register_kernel, register_ufunc
-from headrace.types import Array, string
+from headrace.types import Array, Shape, string
 
 for _name, _ufunc in {
     "Less": np.less,
@@ -65,3 +65,11 @@ def _register_shift(op_type: str, function: Callable[..., Any]) -> None:
 
 _register_shift("LeftShift", np.left_shift)
 _register_shift("RightShift", np.right_shift)
+
+
+@register_kernel("ApproximateEqual")
+def _approximate_equal(op: OpContext, x: Array, y: Array) -> Array:
+    Shape(np.shape(x)).merge(Shape(np.shape(y)))
+    if x.dtype.kind in "iu":  # the larger minus the smaller, which no unsigned integer wraps
+        return np.asarray((np.maximum(x, y) - np.minimum(x, y)) < op.attr("tolerance"))
+    return np.asarray(np.abs(x - y) < np.asarray(op.attr("tolerance"), np.abs(x).dtype))

@@ -13,7 +13,7 @@ from headrace.interfaces import OpContext
 from headrace.kernels.accumulation import column_sums, stored, widened
 from headrace.kernels.registry import register_kernel
 from headrace.ops.normalization import channel_axis
-from headrace.types import Array
+from headrace.types import Array, Shape
 
 __all__: list[str] = []
 
@@ -150,3 +150,46 @@ def _lrn_grad(op: OpContext, gradient: Array, images: Array, outputs: Array, out
     shared = _neighbour_sums(g * y / norm, op.attr("depth_radius"))
     own = g * norm ** x.dtype.type(-op.attr("beta"))
     return stored(own - x.dtype.type(2 * op.attr("alpha") * op.attr("beta")) * x * shared, images.dtype, out)
+
+
+def _normal_rows(op: OpContext, x: Array) -> tuple[Array, Array]:
+    """The rows with mean 0 and variance 1, in the dtype to compute in, and the inverse deviations `[..., 1]`."""
+    wide = widened(x)
+    centred = wide - _row_means(wide)
+    variance = _row_means(np.square(centred))
+    inverse = 1 / np.sqrt(variance + wide.dtype.type(op.attr("epsilon")))
+    return centred * inverse, inverse
+
+
+@register_kernel("LayerNorm", takes_out=True)
+def _layer_norm(op: OpContext, x: Array, scale: Array, offset: Array, out: Array | None = None) -> Array:
+    _check_features(x, scale, offset)
+    normal, _ = _normal_rows(op, x)
+    return stored(normal * widened(scale) + widened(offset), x.dtype, out)
+
+
+@register_kernel("LayerNormGrad")
+def _layer_norm_grad(op: OpContext, gradient: Array, x: Array, scale: Array) -> tuple[Array, Array, Array]:
+    """dx = r (g s - mean(g s) - n mean(g s n)) with the normal rows n, scale s and inverse deviation r."""
+    Shape(gradient.shape).merge(Shape(x.shape))
+    _check_features(x, scale)
+    (normal, inverse), g = _normal_rows(op, x), widened(gradient)
+    scaled = g * widened(scale)
+    shared = _row_means(scaled) + normal * _row_means(scaled * normal)
+    rows = (-1, x.shape[-1]) if x.size else (0, x.shape[-1])
+    by_scale, by_offset = column_sums((g * normal).reshape(rows)), column_sums(g.reshape(rows))
+    return (
+        stored((scaled - shared) * inverse, x.dtype, None),
+        stored(by_scale, x.dtype, None),
+        stored(by_offset, x.dtype, None),
+    )
+
+
+def _row_means(rows: Array) -> Array:
+    """The mean of each row, 0 if it has no elements: `[..., 1]`."""
+    return np.asarray(rows.sum(axis=-1, keepdims=True) / max(rows.shape[-1], 1))
+
+
+def _check_features(x: Array, *vectors: Array) -> None:
+    for vector in vectors:
+        Shape(vector.shape).merge(Shape(x.shape[-1:]))

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from headrace.errors import OutOfRangeError
 from headrace.interfaces import OpContext
 from headrace.kernels.accumulation import stored, widened
 from headrace.kernels.registry import register_kernel
-from headrace.ops.pooling import check_pooled, pooled_shape
+from headrace.ops.pooling import ChannelsLast, check_pooled, pooled_shape
 from headrace.ops.window import Plane, Window, given_sizes
 from headrace.types import Array, Shape
 
@@ -107,6 +108,57 @@ def _max_pool_grad_grad(
     for outputs, inputs, hit in _first_hits(plane, _last(window, images), _last(window, pooled)):
         y[outputs] |= g[inputs] * hit
     return stored(result, images.dtype, out)
+
+
+@register_kernel("MaxPoolWithArgmax")
+def _max_pool_with_argmax(op: OpContext, images: Array) -> tuple[Array, Array]:
+    plain = ChannelsLast(op)
+    shape = pooled_shape(plain, Shape(images.shape)).as_tuple()
+    window, taps = Window.of_pooling(plain)
+    plane = window.plane(images.shape[1], images.shape[2], taps)
+    values = np.full(shape, _lowest(images.dtype), images.dtype)
+    for outputs, inputs in _parts(plane):
+        np.maximum(values[outputs], images[inputs], out=values[outputs])
+    numbers = np.arange(images.size, dtype=np.int64).reshape(images.shape)
+    if not op.attr("include_batch_in_index"):
+        numbers %= max(images[:1].size, 1)
+    places = np.zeros(shape, np.int64)
+    for outputs, inputs, hit in _first_hits(plane, images, values):
+        np.copyto(places[outputs], numbers[inputs], where=hit)
+    return values, places.astype(op.attr("Targmax").array_type)
+
+
+def _places(op: OpContext, images: Array, argmax: Array) -> Array:
+    """The places as positions in all images, flattened."""
+    wanted = pooled_shape(ChannelsLast(op), Shape(images.shape))
+    check_pooled(wanted, Shape(argmax.shape), "argmax")
+    places = argmax.astype(np.int64)
+    each = images[:1].size
+    if not op.attr("include_batch_in_index"):
+        places = places + (np.arange(len(images)) * each).reshape(-1, 1, 1, 1)
+    if places.size and (int(places.min()) < 0 or int(places.max()) >= images.size):
+        raise OutOfRangeError(
+            "a place is not in the images",
+            expected=f"0 <= argmax < {images.size if op.attr('include_batch_in_index') else each}",
+            got=str(argmax.reshape(-1)[:8].tolist()),
+            hint="pass the second output of MaxPoolWithArgmax on the same images",
+        )
+    return places
+
+
+@register_kernel("MaxPoolGradWithArgmax")
+def _max_pool_grad_with_argmax(op: OpContext, images: Array, gradient: Array, argmax: Array) -> Array:
+    places = _places(op, images, argmax)
+    check_pooled(Shape(argmax.shape), Shape(gradient.shape), "grad")
+    result = np.zeros(images.size, widened(gradient).dtype)
+    np.add.at(result, places.reshape(-1), widened(gradient).reshape(-1))
+    return stored(result.reshape(images.shape), images.dtype, None)
+
+
+@register_kernel("MaxPoolGradGradWithArgmax")
+def _max_pool_grad_grad_with_argmax(op: OpContext, images: Array, gradient: Array, argmax: Array) -> Array:
+    check_pooled(Shape(images.shape), Shape(gradient.shape), "grad")
+    return np.asarray(gradient.reshape(-1)[_places(op, images, argmax)])
 
 
 def _counts(plane: Plane, dtype: np.dtype[np.generic]) -> Array:

@@ -84,11 +84,12 @@ _register_segment("SegmentMax", np.maximum, _zero)
 _register_segment("SegmentMin", np.minimum, _zero)
 
 
-def _segment_means(data: Array, ids: Array, count: int) -> Array:
-    """0 for segments without rows; integers are rounded towards zero."""
+def _segment_means(data: Array, ids: Array, count: int, *, root: bool = False) -> Array:
+    """0 for segments without rows; integers are rounded towards zero. `root` divides by the root of the number."""
     wide = data.astype(np.float32) if data.dtype in _NARROW else data
     totals: Any = reduce_segments(np.add, wide, ids, count, 0)
     counts = np.maximum(np.bincount(ids, minlength=count), 1).astype(wide.dtype)
+    counts = np.sqrt(counts) if root else counts
     divisors = counts.reshape(-1, *[1] * (data.ndim - 1))
     if data.dtype.kind in "iu":
         means = np.where(totals < 0, -(-totals // divisors), totals // divisors)
@@ -153,3 +154,9 @@ def _sparse_segment_sum(op: OpContext, data: Array, indices: Array, segment_ids:
 def _sparse_segment_mean(op: OpContext, data: Array, indices: Array, segment_ids: Array) -> Array:
     count = _check_sorted(segment_ids)
     return _segment_means(_rows_at(data, indices), segment_ids, count)
+
+
+@register_kernel("SparseSegmentSqrtN")
+def _sparse_segment_sqrt_n(op: OpContext, data: Array, indices: Array, segment_ids: Array) -> Array:
+    count = _check_sorted(segment_ids)
+    return _segment_means(_rows_at(data, indices), segment_ids, count, root=True)

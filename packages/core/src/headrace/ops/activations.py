@@ -99,6 +99,18 @@ def _selu_grad_shape(op: InferenceContext) -> list[Shape]:
     return _both(op)
 
 
+@register_op("Gelu", inputs=_FEATURES, outputs=_ACTIVATIONS, attrs={**_FLOATING, "approximate": attr.bool(False)})
+def _gelu_shape(op: InferenceContext) -> list[Shape]:
+    """x times the probability that a standard normal number is below x, in one piece; or its tanh approximation."""
+    return _same(op)
+
+
+@register_op("GeluGrad", inputs=_BY_FEATURES, outputs=_BACKPROPS, attrs={**_FLOATING, "approximate": attr.bool(False)})
+def _gelu_grad_shape(op: InferenceContext) -> list[Shape]:
+    """The gradient of Gelu by its features."""
+    return _both(op)
+
+
 @register_op("Softplus", inputs=_FEATURES, outputs=_ACTIVATIONS, attrs=_FLOATING)
 def _softplus_shape(op: InferenceContext) -> list[Shape]:
     """log(1 + exp(x)), without overflow."""

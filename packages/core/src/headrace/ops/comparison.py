@@ -14,6 +14,7 @@ from headrace.types import Shape, broadcast_shapes
 from headrace.types import bool as bool_dtype
 
 __all__ = [
+    "approximate_equal",
     "bitwise_and",
     "bitwise_invert",
     "bitwise_left_shift",
@@ -48,6 +49,18 @@ register_binary(
     "The bits of x moved down by y, which is limited to 0 and the number of bits - 1; the sign stays.",
 )
 register_unary("Invert", attr.integers, "Every bit of x reversed.")
+
+
+@register_op(
+    "ApproximateEqual",
+    inputs={"x": "T", "y": "T"},
+    outputs={"z": "bool"},
+    attrs={"T": attr.numeric, "tolerance": attr.float(1e-5)},
+    commutative=True,
+)
+def _approximate_equal_shape(op: InferenceContext) -> list[Shape]:
+    """|x - y| < tolerance; the shapes must be the same."""
+    return [op.inputs[0].shape.merge(op.inputs[1].shape)]
 
 
 def _equality_shape(op: InferenceContext) -> list[Shape]:
@@ -346,3 +359,27 @@ def bitwise_right_shift(x: TensorLike, y: TensorLike, *, name: str | None = None
       [ 2 -2]
     """
     return apply_binary("RightShift", x, y, name)
+
+
+def approximate_equal(x: TensorLike, y: TensorLike, tolerance: float = 1e-5, *, name: str | None = None) -> Tensor:
+    """Where two tensors of one shape differ by less than a tolerance.
+
+    Args:
+      x: numeric, any shape.
+      y: the same dtype and shape.
+      tolerance: the difference that is too much.
+      name: the operation's name.
+    Returns:
+      bool of the same shape; False where either is NaN.
+    Raises:
+      ShapeError: the shapes differ.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default() as graph:
+      ...     same = hr.approximate_equal([1.0, 2.0], [1.1, 2.5], 0.25)
+      >>> print(hr.Session(graph).run(same))
+      [ True False]
+    """
+    result: Tensor = apply_op("ApproximateEqual", x, y, tolerance=tolerance, name=name)
+    return result

@@ -8,6 +8,7 @@ from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
 from headrace.graph.op_def import InferenceContext, register_op
 from headrace.graph.operation import Tensor
 from headrace.ops.activations import elu, gelu, leaky_relu, relu, relu6, selu, silu, softplus, softsign
+from headrace.ops.attention import attention
 from headrace.ops.candidates import (
     Candidates,
     log_uniform_candidates,
@@ -26,13 +27,14 @@ from headrace.ops.losses import (
     sparse_softmax_cross_entropy,
 )
 from headrace.ops.normalization import batch_norm, l2_normalize, layer_norm, local_response_normalization, moments
-from headrace.ops.pooling import avg_pool2d, max_pool2d
+from headrace.ops.pooling import avg_pool2d, max_pool2d, max_pool2d_with_argmax
 from headrace.ops.random import dropout_mask
 from headrace.ops.window import DATA_FORMAT
 from headrace.types import Shape
 
 __all__ = [
     "Candidates",
+    "attention",
     "avg_pool2d",
     "batch_norm",
     "bias_add",
@@ -51,6 +53,7 @@ __all__ = [
     "log_softmax",
     "log_uniform_candidates",
     "max_pool2d",
+    "max_pool2d_with_argmax",
     "moments",
     "nce_loss",
     "relu",

@@ -154,6 +154,57 @@ def _lrn_grad_shape(op: InferenceContext) -> list[Shape]:
     return [shape]
 
 
+_EPSILON = {"T": attr.floating, "epsilon": attr.float(1e-5)}
+
+
+def _features(op: InferenceContext, rows: Shape, indices: Sequence[int]) -> Shape:
+    """The vector of which the given inputs are instances: one number per feature, the last axis of the rows."""
+    if rows.rank == 0:
+        raise ShapeError(
+            "there is no axis of features",
+            expected="rank >= 1",
+            got=str(rows),
+            hint="hr.expand_dims(x, 0) gives a scalar an axis",
+        )
+    vector = Shape([None if rows.dims is None else rows.dims[-1]])
+    for index in indices:
+        given = op.inputs[index].shape.with_rank(1)
+        if not vector.is_compatible_with(given):
+            raise ShapeError(
+                "scale or offset does not fit the features",
+                expected=f"one number per feature, {vector}",
+                got=str(given),
+                hint="the features are the last axis; hr.permute_dims moves another one there",
+            )
+        vector = vector.merge(given)
+    return vector
+
+
+@register_op(
+    "LayerNorm",
+    inputs={"x": "T", "scale": "T", "offset": "T"},
+    outputs={"y": "T"},
+    attrs=_EPSILON,
+)
+def _layer_norm_shape(op: InferenceContext) -> list[Shape]:
+    """(x - mean) / sqrt(variance + epsilon) * scale + offset over the last axis, in one piece."""
+    _features(op, op.inputs[0].shape, [1, 2])
+    return [op.inputs[0].shape]
+
+
+@register_op(
+    "LayerNormGrad",
+    inputs={"y_backprop": "T", "x": "T", "scale": "T"},
+    outputs={"x_backprop": "T", "scale_backprop": "T", "offset_backprop": "T"},
+    attrs=_EPSILON,
+)
+def _layer_norm_grad_shape(op: InferenceContext) -> list[Shape]:
+    """The gradients of LayerNorm by x, scale and offset."""
+    rows = op.inputs[0].shape.merge(op.inputs[1].shape)
+    vector = _features(op, rows, [2])
+    return [rows, vector, vector]
+
+
 def batch_norm(
     x: TensorLike,
     scale: TensorLike,

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from headrace.errors import ShapeError
 from headrace.graph import attr
 from headrace.graph.apply import TensorLike, apply_op
-from headrace.graph.attr import AttrSpec
+from headrace.graph.attr import AttrSpec, AttrValue
 from headrace.graph.op_def import HasAttrs, InferenceContext, register_op
 from headrace.graph.operation import Tensor
 from headrace.ops.convolution import Padding, four, padding_attrs
 from headrace.ops.window import DATA_FORMAT, PADDING, Window
-from headrace.types import Shape, float32
+from headrace.types import Shape, float32, int32, int64
 
-__all__ = ["avg_pool2d", "check_pooled", "max_pool2d", "pooled_shape"]
+__all__ = ["ChannelsLast", "avg_pool2d", "check_pooled", "max_pool2d", "max_pool2d_with_argmax", "pooled_shape"]
 
 _SIZES = {"ksize": attr.list_of(attr.int(), minimum=4), "strides": attr.list_of(attr.int(), minimum=4)}
 _WITHOUT_PADS: dict[str, AttrSpec] = {
@@ -93,6 +93,74 @@ def _max_pool_grad_grad_shape(op: InferenceContext) -> list[Shape]:
     return [wanted.merge(pooled)]
 
 
+_ARGMAX: dict[str, AttrSpec] = {
+    **_SIZES,
+    "padding": attr.string(allowed=["SAME", "VALID"]),
+    "include_batch_in_index": attr.bool(False),
+    "T": attr.ordered,
+}
+
+
+class ChannelsLast:
+    """An operation that has no attribute for the data format, seen as one that has.
+
+    Args:
+      op: the operation.
+    """
+
+    def __init__(self, op: HasAttrs) -> None:
+        self._op = op
+
+    def attr(self, name: str) -> AttrValue:
+        """The value of an attribute."""
+        return "NHWC" if name == "data_format" else self._op.attr(name)
+
+
+@register_op(
+    "MaxPoolWithArgmax",
+    inputs={"input": "T"},
+    outputs={"output": "T", "argmax": "Targmax"},
+    attrs={**_ARGMAX, "Targmax": AttrSpec("type", default=int64, allowed=(int32, int64))},
+)
+def _max_pool_with_argmax_shape(op: InferenceContext) -> list[Shape]:
+    """The largest value of each window, and where the first such value is: (row * columns + column) * channels + channel.
+
+    With `include_batch_in_index` the images before it count too.
+    """
+    return [pooled_shape(ChannelsLast(op), op.inputs[0].shape)] * 2
+
+
+def _argmax_gradient(op: InferenceContext, gradient: Shape) -> None:
+    pooled = pooled_shape(ChannelsLast(op), op.inputs[0].shape)
+    check_pooled(pooled, gradient, "grad")
+    check_pooled(pooled, op.inputs[2].shape, "argmax")
+
+
+@register_op(
+    "MaxPoolGradWithArgmax",
+    inputs={"input": "T", "grad": "T", "argmax": "Targmax"},
+    outputs={"output": "T"},
+    attrs={**_ARGMAX, "Targmax": attr.type(int32, int64)},
+)
+def _max_pool_grad_with_argmax_shape(op: InferenceContext) -> list[Shape]:
+    """The gradient of MaxPoolWithArgmax: each window's gradient at the value that it took."""
+    _argmax_gradient(op, op.inputs[1].shape)
+    return [op.inputs[0].shape]
+
+
+@register_op(
+    "MaxPoolGradGradWithArgmax",
+    inputs={"input": "T", "grad": "T", "argmax": "Targmax"},
+    outputs={"output": "T"},
+    attrs={**_ARGMAX, "Targmax": attr.type(int32, int64)},
+)
+def _max_pool_grad_grad_with_argmax_shape(op: InferenceContext) -> list[Shape]:
+    """For each window what `grad` has at the place of the value that it took."""
+    _argmax_gradient(op, Shape())
+    op.inputs[0].shape.merge(op.inputs[1].shape)
+    return [op.inputs[2].shape]
+
+
 @register_op("AvgPool", inputs={"value": "T"}, outputs={"output": "T"}, attrs={**_WITHOUT_PADS, "T": attr.floating})
 def _avg_pool_shape(op: InferenceContext) -> list[Shape]:
     """The mean of each window; padding does not count."""
@@ -153,6 +221,47 @@ def max_pool2d(
         name=name,
     )
     return result
+
+
+def max_pool2d_with_argmax(
+    x: TensorLike,
+    ksize: int | Sequence[int],
+    strides: int | Sequence[int] | None = None,
+    padding: str = "VALID",
+    *,
+    include_batch_in_index: bool = False,
+    name: str | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The largest value of each window of an image, and where it is.
+
+    Args:
+      x: an ordered dtype `[batch, rows, columns, channels]`.
+      ksize: see `max_pool2d`.
+      strides: see `max_pool2d`.
+      padding: `"VALID"` or `"SAME"`.
+      include_batch_in_index: count from the first image instead of from each.
+      name: the operation's name.
+    Returns:
+      The values `[batch, rows', columns', channels]`, and int64 of the same shape: the first place of each in its
+      flattened image.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default() as graph:
+      ...     y, place = hr.nn.max_pool2d_with_argmax([[[[1.0], [5.0]], [[3.0], [2.0]]]], 2)
+      >>> print(hr.Session(graph).run(place))
+      [[[[1]]]]
+    """
+    values, places = apply_op(
+        "MaxPoolWithArgmax",
+        x,
+        ksize=four(ksize, "NHWC"),
+        strides=four(ksize if strides is None else strides, "NHWC"),
+        padding=padding,
+        include_batch_in_index=include_batch_in_index,
+        name=name,
+    )
+    return values, places
 
 
 def avg_pool2d(

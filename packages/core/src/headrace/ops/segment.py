@@ -18,6 +18,7 @@ __all__ = [
     "segment_prod",
     "segment_sum",
     "sparse_segment_mean",
+    "sparse_segment_sqrt_n",
     "sparse_segment_sum",
     "unsorted_segment_max",
     "unsorted_segment_min",
@@ -150,6 +151,11 @@ def _register_sparse(name: str, spec: AttrSpec, doc: str) -> None:
 
 _register_sparse("SparseSegmentSum", attr.ordered, "SegmentSum of the rows of data at `indices`.")
 _register_sparse("SparseSegmentMean", attr.floating, "SegmentMean of the rows of data at `indices`.")
+_register_sparse(
+    "SparseSegmentSqrtN",
+    attr.floating,
+    "SegmentSum of the rows of data at `indices`, divided by the square root of how many they are.",
+)
 
 
 def segment_sum(data: TensorLike, segment_ids: TensorLike, *, name: str | None = None) -> Tensor:
@@ -343,4 +349,22 @@ def sparse_segment_mean(
       [20. 30.]
     """
     result: Tensor = apply_op("SparseSegmentMean", convert_to_tensor(data), indices, segment_ids, name=name)
+    return result
+
+
+def sparse_segment_sqrt_n(
+    data: TensorLike, indices: TensorLike, segment_ids: TensorLike, *, name: str | None = None
+) -> Tensor:
+    """The sum of some rows for each segment, divided by the root of how many they are; see `sparse_segment_sum`.
+
+    Of rows that vary independently it varies as much as one of them, however many there are.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default() as graph:
+      ...     y = hr.sparse_segment_sqrt_n([10.0, 20.0, 30.0], [2, 0, 2, 0], [0, 0, 0, 0])
+      >>> print(hr.Session(graph).run(y))
+      [40.]
+    """
+    result: Tensor = apply_op("SparseSegmentSqrtN", convert_to_tensor(data), indices, segment_ids, name=name)
     return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -127,11 +128,44 @@ def _case(name: str, op: str, inputs: list[Any], expected: Any, **options: Any) 
     return OpCase(f"{op}/{name}", op, inputs, expected=expected, **options)
 
 
+def _normal(x: Array) -> Array:
+    return np.array([0.5 * math.erfc(-float(item) / 2**0.5) for item in x.reshape(-1)]).reshape(x.shape)
+
+
+def _gelu(x: Array) -> Array:
+    return x * _normal(x)
+
+
+def _gelu_grad(g: Array, x: Array) -> Array:
+    return g * (_normal(x) + x * np.exp(-x * x / 2) / np.sqrt(2 * np.pi))
+
+
+def _gelu_tanh(x: Array) -> Array:
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def _gelu_tanh_grad(g: Array, x: Array) -> Array:
+    step = 1e-6
+    return g * (_gelu_tanh(x + step) - _gelu_tanh(x - step)) / (2 * step)
+
+
+_GELU = [
+    OpCase(f"{op}/{dtype} {label}", op, [item.astype(dtype) for item in inputs], attrs, expected=_wide(reference))
+    for op, label, inputs, attrs, reference in (
+        ("Gelu", "exact", [_X], {}, _gelu),
+        ("Gelu", "exact long", [_LONG], {}, _gelu),
+        ("Gelu", "approximate", [_X], {"approximate": True}, _gelu_tanh),
+        ("GeluGrad", "exact", [_G, _X], {}, _gelu_grad),
+        ("GeluGrad", "approximate", [_G, _X], {"approximate": True}, _gelu_tanh_grad),
+    )
+    for dtype in ("float16", "float32", *(["float64"] if "tanh_grad" not in reference.__name__ else []))
+]
 _ORDERED = np.array([-128, -1, 0, 3, 127], np.int8)
 
 CASES = [
     *(case for op, reference in _FUNCTIONS.items() for case in _function_cases(op, reference)),
     *(case for op, reference in _GRADIENTS.items() for case in _gradient_cases(op, reference)),
+    *_GELU,
     _case("int8", "Relu", [_ORDERED], np.array([0, 0, 0, 3, 127], np.int8)),
     _case("uint64", "Relu", [np.array([0, 2**64 - 1], np.uint64)], lambda x: x),
     _case("int8", "Relu6", [_ORDERED], np.array([0, 0, 0, 3, 6], np.int8)),

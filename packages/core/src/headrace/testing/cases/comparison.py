@@ -196,4 +196,26 @@ CASES = [
         )
         for op, function in (("LeftShift", lambda x, y: x << y), ("RightShift", lambda x, y: x >> y))
     ),
+    *(
+        OpCase(
+            f"ApproximateEqual/{dtype}",
+            "ApproximateEqual",
+            [np.array([1, 2, 5, 9], dtype), np.array([1, 3, 2, 9], dtype)],
+            {"tolerance": 2.0},
+            expected=np.array([True, True, False, True]),
+        )
+        for dtype in ("float16", "float32", "float64", *_INTEGERS)
+    ),
+    OpCase(
+        "ApproximateEqual/default tolerance",
+        "ApproximateEqual",
+        [np.array([1, 1, _NAN, _INF]), np.array([1 + 9e-6, 1 + 1.1e-5, _NAN, _INF])],
+        expected=np.array([True, False, False, False]),
+    ),
+    OpCase(
+        "ApproximateEqual/shapes differ",
+        "ApproximateEqual",
+        [np.zeros(2, np.float32), np.zeros(3, np.float32)],
+        raises="two shapes contradict",
+    ),
 ]

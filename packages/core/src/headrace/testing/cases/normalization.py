@@ -148,6 +148,66 @@ def _lrn_cases(label: str, images: Array, **attrs: Any) -> list[OpCase]:
     ]
 
 
+def _layer_norm(x: Array, scale: Array, offset: Array, epsilon: float = float(np.float32(1e-5))) -> Array:
+    x, scale, offset = (np.asarray(item, np.float64) for item in (x, scale, offset))
+    return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + epsilon) * scale + offset
+
+
+def _layer_norm_grad(g: Array, x: Array, scale: Array) -> tuple[Array, Array, Array]:
+    """The chain rule row by row, with the Jacobian of one normalised row written out."""
+    g, x, scale = (np.asarray(item, np.float64) for item in (g, x, scale))
+    n = x.shape[-1]
+    dx, by_scale = np.zeros(x.shape), np.zeros(n)
+    for place in np.ndindex(x.shape[:-1]):
+        deviation = np.sqrt(x[place].var() + np.float32(1e-5))
+        normal = (x[place] - x[place].mean()) / deviation
+        jacobian = (np.eye(n) - 1 / n - np.outer(normal, normal) / n) / deviation
+        dx[place] = jacobian @ (g[place] * scale)
+        by_scale += g[place] * normal
+    return dx, by_scale, g.reshape(-1, n).sum(0)
+
+
+_LAYER_CASES = [
+    *(
+        OpCase(
+            f"{op}/{np.dtype(dtype).name}",
+            op,
+            [item.astype(dtype) for item in inputs],
+            expected=reference,
+        )
+        for op, inputs, reference in (
+            ("LayerNorm", (_uniform(2, 3), _SCALE, _OFFSET), _layer_norm),
+            ("LayerNormGrad", (_uniform(2, 3), _uniform(2, 3), _SCALE), _layer_norm_grad),
+        )
+        for dtype in (np.float16, np.float32, np.float64)
+    ),
+    OpCase(
+        "LayerNorm/epsilon and rank 3",
+        "LayerNorm",
+        [_uniform(2, 1, 4), np.ones(4, np.float32), np.zeros(4, np.float32)],
+        {"epsilon": 0.5},
+        expected=lambda x, scale, offset: _layer_norm(x, scale, offset, 0.5),
+    ),
+    OpCase(
+        "LayerNorm/no rows",
+        "LayerNorm",
+        [np.zeros((0, 3), np.float32), _SCALE, _OFFSET],
+        expected=np.zeros((0, 3), np.float32),
+    ),
+    OpCase(
+        "LayerNormGrad/no features",
+        "LayerNormGrad",
+        [np.zeros((2, 0), np.float32)] * 2 + [_NONE],
+        expected=(np.zeros((2, 0)), np.zeros(0), np.zeros(0)),
+    ),
+    OpCase("LayerNorm/scalar", "LayerNorm", [_f32(1), _SCALE, _OFFSET], raises="no axis of features"),
+    OpCase(
+        "LayerNorm/scale of another size",
+        "LayerNorm",
+        [_uniform(2, 3), _SCALE[:2], _OFFSET],
+        raises="does not fit the features|contradict",
+    ),
+]
 _FOUR = [_SCALE, _OFFSET, _MEAN, _VARIANCE]
 _GRADIENT = _uniform(3, 2, 2, 3)
 _STATISTICS = [_SCALE, _MEAN, _VARIANCE, _NONE]
@@ -249,4 +309,5 @@ CASES = [
         [_IMAGES, _IMAGES, _IMAGES[:2]],
         raises="two shapes contradict each other|different shapes",
     ),
+    *_LAYER_CASES,
 ]

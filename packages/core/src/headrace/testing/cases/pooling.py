@@ -300,4 +300,103 @@ _ALL = [
     ),
 ]
 
-CASES = [_marked(case) for case in _ALL]
+
+def _argmax(attrs: Mapping[str, Any]) -> Callable[[Array], tuple[Array, Array]]:
+    """Each window's first largest value and its place, window by window."""
+    window = {**attrs, "data_format": "NHWC"}
+
+    def reference(images: Array) -> tuple[Array, Array]:
+        rows, columns = _spans(window, images.shape[1], 0), _spans(window, images.shape[2], 1)
+        shape = (images.shape[0], len(rows), len(columns), images.shape[3])
+        values, places = np.zeros(shape), np.zeros(shape, np.int64)
+        for n, i, j, c in np.ndindex(shape):
+            part = [
+                (float(images[n, row, column, c]), row, column)
+                for row in range(*rows[i])
+                for column in range(*columns[j])
+            ]
+            value, row, column = next(item for item in part if item[0] == max(part)[0])
+            values[n, i, j, c] = value
+            first = n if attrs.get("include_batch_in_index") else 0
+            places[n, i, j, c] = np.ravel_multi_index((first, row, column, c), images.shape)
+        return values, places
+
+    return reference
+
+
+def _argmax_cases() -> Iterator[OpCase]:
+    for label, images, attrs in (
+        ("valid", _numbers(2, 4, 5, 2), _attrs((2, 2), (2, 2))),
+        ("same, overlapping", _numbers(2, 3, 4, 1), _attrs((3, 2), (1, 1), "SAME")),
+        ("batch counts", _numbers(3, 2, 4, 2), {**_attrs((2, 2), (2, 2)), "include_batch_in_index": True}),
+    ):
+        attrs.pop("data_format")
+        reference = _argmax(attrs)
+        yield OpCase(f"MaxPoolWithArgmax/{label}", "MaxPoolWithArgmax", [images], attrs, expected=reference)
+        values, places = reference(images)
+        gradient = np.linspace(-1, 1, values.size, dtype=np.float32).reshape(values.shape)
+        flat = places if attrs.get("include_batch_in_index") else places + _starts(images)
+        by_images = np.zeros(images.size, np.float64)
+        for place, value in zip(flat.reshape(-1), gradient.reshape(-1), strict=True):
+            by_images[place] += value
+        yield OpCase(
+            f"MaxPoolGradWithArgmax/{label}",
+            "MaxPoolGradWithArgmax",
+            [images, gradient, places],
+            attrs,
+            expected=by_images.reshape(images.shape),
+        )
+        yield OpCase(
+            f"MaxPoolGradGradWithArgmax/{label}",
+            "MaxPoolGradGradWithArgmax",
+            [images, images * 2, places],
+            attrs,
+            expected=(images * 2).reshape(-1)[flat],
+        )
+
+
+def _starts(images: Array) -> Array:
+    return (np.arange(len(images)) * images[:1].size).reshape(-1, 1, 1, 1)
+
+
+_PLAIN = {"ksize": [1, 2, 2, 1], "strides": [1, 2, 2, 1], "padding": "VALID"}
+_ARGMAX_CASES = [
+    *_argmax_cases(),
+    *(
+        OpCase(
+            f"MaxPoolWithArgmax/{label}",
+            "MaxPoolWithArgmax",
+            [np.array(values).reshape(1, 2, 2, 1)],
+            {**_PLAIN, "Targmax": kind},
+            expected=(np.array(largest).reshape(1, 1, 1, 1), np.array(place, kind).reshape(1, 1, 1, 1)),
+            differentiate=(),  # ties and NaN
+        )
+        for label, values, largest, place, kind in (
+            ("ties", np.array([1.0, 2, 2, 2], np.float32), 2.0, 1, "int64"),
+            ("int8 and int32 places", np.array([-5, -128, -3, -4], np.int8), -3, 2, "int32"),
+        )
+    ),
+    OpCase(
+        "MaxPoolWithArgmax/no image",
+        "MaxPoolWithArgmax",
+        [np.zeros((0, 2, 2, 1), np.float32)],
+        _PLAIN,
+        expected=(np.zeros((0, 1, 1, 1)), np.zeros((0, 1, 1, 1), np.int64)),
+    ),
+    OpCase(
+        "MaxPoolGradWithArgmax/place beyond the image",
+        "MaxPoolGradWithArgmax",
+        [_numbers(1, 2, 2, 1), np.ones((1, 1, 1, 1), np.float32), np.array([[[[4]]]])],
+        _PLAIN,
+        raises="not in the images",
+    ),
+    OpCase(
+        "MaxPoolGradWithArgmax/gradient of another shape",
+        "MaxPoolGradWithArgmax",
+        [_numbers(1, 2, 2, 1), np.ones((1, 1, 2, 1), np.float32), np.array([[[[0]]]])],
+        _PLAIN,
+        raises="does not fit the pooling",
+    ),
+]
+
+CASES = [*(_marked(case) for case in _ALL), *_ARGMAX_CASES]

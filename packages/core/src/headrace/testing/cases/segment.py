@@ -251,6 +251,16 @@ _SPARSE_CASES = [
         for dtype in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)
         for kind in (np.int32, np.int64)
     ),
+    *(
+        OpCase(
+            f"SparseSegmentSqrtN/{np.dtype(dtype).name}",
+            "SparseSegmentSqrtN",
+            [_TABLE.astype(dtype), _ids(0, 2, 1, 1, 0, 2), _ids(0, 0, 2, 2, 2, 3)],
+            expected=np.array([[6, 8], [0, 0], [7 / 3**0.5, 10 / 3**0.5], [5, 6]])
+            / np.array([[2**0.5], [1], [1], [1]]),
+        )
+        for dtype in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)
+    ),
     OpCase(
         "SparseSegmentSum/uint8",
         "SparseSegmentSum",
@@ -259,11 +269,11 @@ _SPARSE_CASES = [
     ),
     *(
         OpCase(f"{op}/no indices", op, [_TABLE, _ids(), _ids()], expected=np.zeros([0, 2], np.float32))
-        for op in ("SparseSegmentSum", "SparseSegmentMean")
+        for op in ("SparseSegmentSum", "SparseSegmentMean", "SparseSegmentSqrtN")
     ),
     *(
         OpCase(f"{op}/{what}", op, [_TABLE, indices, ids], raises=text)
-        for op in ("SparseSegmentSum", "SparseSegmentMean")
+        for op in ("SparseSegmentSum", "SparseSegmentMean", "SparseSegmentSqrtN")
         for what, indices, ids, text in (
             ("index too large", _ids(0, 3), _ids(0, 0), "index is out of range"),
             ("negative index", _ids(-1, 0), _ids(0, 0), "index is out of range"),
