@@ -22,6 +22,7 @@ __all__ = [
     "Compiled",
     "OpContext",
     "OpHook",
+    "Rendezvous",
     "Resources",
     "StepControl",
     "VariableStorage",
@@ -82,8 +83,49 @@ class Resources(Protocol):
         """The object under `key`, made by `create` at the first request."""
 
 
+class Rendezvous(Protocol):
+    """Where the devices of one step hand tensors to each other. Mutable and thread-safe; there is one for each step.
+
+    A key is `source device;incarnation in hex;destination device;tensor name;frame:iteration`. Each value that is sent
+    is received once; several values under one key are received in the order in which they were sent.
+    """
+
+    def send(self, key: str, value: Any, is_dead: bool) -> None:
+        """Leave a value for whoever receives `key`; never waits. The value must not change afterwards.
+
+        Args:
+          key: see the class.
+          value: the array, or None where it is dead.
+          is_dead: the tensor lies on a branch that was not taken, so there is no value.
+        Raises:
+          InvalidArgumentError: the key is none.
+          HeadraceError: the step was given up; the error given to `start_abort`.
+        """
+
+    def recv(self, key: str, step: StepControl) -> tuple[Any, bool]:
+        """Wait, by `step.wait`, for the value under `key` and take it away.
+
+        Returns:
+          The value, and whether it is dead.
+        Raises:
+          InvalidArgumentError: the key is none.
+          HeadraceError: the step was given up; the error given to `start_abort`.
+          CancelledError, DeadlineExceededError: see `StepControl.wait`.
+        """
+
+    def start_abort(self, error: Exception) -> None:
+        """Give the step up: whoever waits and whoever comes later gets `error`; values not received are dropped.
+
+        The first error counts.
+        """
+
+
 class StepControl(Protocol):
     """The step in which a kernel runs, as kernels that wait see it. Thread-safe."""
+
+    @property
+    def rendezvous(self) -> Rendezvous:
+        """Where the devices that take part in the step hand tensors to each other."""
 
     def wait(self, condition: threading.Condition, ready: Callable[[], bool], describe: Callable[[], str]) -> None:
         """Block until `ready()`, looking again each time that `condition` is notified.

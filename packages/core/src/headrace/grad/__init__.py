@@ -52,5 +52,6 @@ from headrace.grad import (  # noqa: F401
     strings,
     tables,
     tensor_bytes,
+    transfer,
     variable_scatter,
 )

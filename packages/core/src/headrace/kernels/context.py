@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.errors import InternalError
 from headrace.graph.operation import Operation
-from headrace.interfaces import Resources, StepControl, VariableStorage
+from headrace.interfaces import Rendezvous, Resources, StepControl, VariableStorage
 from headrace.types import DType, Shape, TensorSpec
 
 __all__ = ["NO_RESOURCES", "KernelContext", "context_of", "group_inputs", "inside_step"]
@@ -25,6 +25,16 @@ class _Unbounded:
 
     def check(self) -> None:
         """It goes on."""
+
+    @property
+    def rendezvous(self) -> Rendezvous:
+        """There is none."""
+        raise InternalError(
+            "a tensor is sent or received outside of any step",
+            expected="a plan that is run by a session or function",
+            got="a compiled segment that was called by itself",
+            hint="only partitioning adds transfers, so please report this",
+        )
 
 
 _running: ContextVar[StepControl] = ContextVar("headrace_step", default=_Unbounded())  # noqa: B039  # it has no state

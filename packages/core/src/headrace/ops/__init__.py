@@ -53,5 +53,6 @@ from headrace.ops import (  # noqa: F401
     strings,
     tables,
     tensor_bytes,
+    transfer,
     variable_scatter,
 )

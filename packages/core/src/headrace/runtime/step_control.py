@@ -16,6 +16,7 @@ from typing import Any
 
 from headrace.errors import CancelledError, DeadlineExceededError, InvalidArgumentError
 from headrace.graph.operation import Operation
+from headrace.runtime.rendezvous import LocalRendezvous
 
 __all__ = ["Cancellation", "RunningSteps", "StepController"]
 
@@ -76,14 +77,16 @@ class StepController:
       step: the step's number in this process.
       cancellation: ends the step on request.
       is_observed: somebody set a limit or may cancel, so it is worth looking between operations too.
+      rendezvous: where the devices of this process hand tensors to each other in the step.
     Raises:
       InvalidArgumentError: `timeout` is not a number of seconds.
     """
 
-    __slots__ = ("_deadline", "_timeout", "cancellation", "is_observed", "step")
+    __slots__ = ("_deadline", "_timeout", "cancellation", "is_observed", "rendezvous", "step")
 
     def __init__(self, timeout: float | None = None, cancellation: Cancellation | None = None) -> None:
         self.step = next(_step_numbers)
+        self.rendezvous = LocalRendezvous(self.step)
         self.cancellation = cancellation or Cancellation()
         self.is_observed = timeout is not None or cancellation is not None
         self._timeout = timeout

@@ -3,6 +3,7 @@
 from headrace.testing.conformance import check_backend, check_case, check_case_gradient, differentiated_inputs
 from headrace.testing.numerical_gradient import check_gradient
 from headrace.testing.op_case import OpCase, all_cases, cases_of
+from headrace.testing.rendezvous import check_rendezvous
 from headrace.testing.tolerance import assert_close, tolerance
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "check_case",
     "check_case_gradient",
     "check_gradient",
+    "check_rendezvous",
     "differentiated_inputs",
     "tolerance",
 ]

@@ -1,0 +1,67 @@
+"""Kernels of the transfer family: the two ends of a tensor's way from one device to another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.errors import InvalidArgumentError
+from headrace.interfaces import OpContext
+from headrace.kernels.registry import register_kernel
+from headrace.types import Array
+
+__all__ = ["ROOT_FRAME", "check_key", "transfer_key"]
+
+ROOT_FRAME = "0:0"
+"""Frame and iteration of what happens outside any loop."""
+
+
+def transfer_key(attrs: Mapping[str, Any], frame_iteration: str = ROOT_FRAME) -> str:
+    """The key under which the two ends of a transfer meet (see `interfaces.Rendezvous`).
+
+    Args:
+      attrs: the attributes of one of its ends.
+      frame_iteration: in which iteration of which loop.
+    """
+    parts = (
+        attrs["send_device"],
+        f"{attrs['send_device_incarnation']:x}",
+        attrs["recv_device"],
+        attrs["tensor_name"],
+        frame_iteration,
+    )
+    return ";".join(parts)
+
+
+def check_key(key: str) -> str:
+    """Return `key` if it has the form of `transfer_key`; raises InvalidArgumentError otherwise."""
+    parts = key.split(";")
+    if len(parts) != 5 or not all(parts):
+        raise InvalidArgumentError(
+            "this is no key of a rendezvous",
+            expected="source device;incarnation;destination device;tensor name;frame:iteration",
+            got=repr(key),
+            hint="names of jobs and tensors must not have a ';'",
+        )
+    return key
+
+
+@register_kernel("_Send")
+@register_kernel("_HostSend")
+def _send(op: OpContext, value: Array) -> None:
+    op.step.rendezvous.send(_key(op), value.copy(), False)  # its buffer in the arena is written again in this step
+
+
+@register_kernel("_Recv")
+@register_kernel("_HostRecv")
+def _recv(op: OpContext) -> Array:
+    value, _ = op.step.rendezvous.recv(_key(op), op.step)
+    received: Array = value
+    return received
+
+
+def _key(op: OpContext) -> str:
+    return transfer_key({name: op.attr(name) for name in _KEY_ATTRS})
+
+
+_KEY_ATTRS = ("send_device", "send_device_incarnation", "recv_device", "tensor_name")
