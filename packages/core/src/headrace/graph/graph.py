@@ -12,6 +12,7 @@ from headrace.errors import GraphError, HeadraceError, NotFoundError, known_name
 from headrace.graph.attr import AttrValue
 from headrace.graph.device_name import canonical_device
 from headrace.graph.effect_order import EffectOrder
+from headrace.graph.frames import check_back_edge
 from headrace.graph.inference import check_inputs, complete_attrs, infer_specs, sees_the_same
 from headrace.graph.op_def import OpDef, lookup_op_def
 from headrace.graph.operation import Operation, Tensor
@@ -239,6 +240,36 @@ class Graph:
         if order is not None:
             order.record(operation)
         return operation
+
+    def close_loop(self, merge: Operation, back: Tensor) -> None:
+        """Give the head of a loop its back edge: the value that it takes from the second iteration on.
+
+        This is the one place where an operation changes after it was made, and where an edge leads backward.
+
+        Args:
+          merge: a `Merge` that reads what an `Enter` brings in.
+          back: the output of a `NextIteration`.
+        Raises:
+          GraphError: one of them is something else, or the loop is closed already.
+          DTypeError: the dtypes differ.
+          ShapeError: the static shape of the loop variable promises more than `back` keeps.
+
+        Example:
+          >>> import headrace as hr
+          >>> with hr.Graph().as_default() as graph:
+          ...     enter = hr.apply_op("Enter", hr.constant(0), frame_name="loop")
+          ...     i, _ = hr.apply_op("Merge", [enter])
+          ...     more = hr.apply_op("LoopCond", i < 3)
+          ...     done, body = hr.apply_op("Switch", i, more)
+          ...     graph.close_loop(i.op, hr.apply_op("NextIteration", body + 1))
+          ...     result = hr.apply_op("Exit", done)
+          >>> print(hr.Session(graph).run(result))
+          3
+        """
+        with self._lock:
+            check_back_edge(self, merge, back)
+            merge.inputs = (*merge.inputs, back)
+            merge.attrs = {**merge.attrs, "N": len(merge.inputs)}
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:

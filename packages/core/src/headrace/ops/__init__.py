@@ -9,6 +9,7 @@ from headrace.ops import (  # noqa: F401
     comparison,
     complex,
     control,
+    control_flow,
     conversion,
     convolution,
     counting,
