@@ -23,7 +23,7 @@ import headrace as hr
 from headrace.errors import DataLossError, NotFoundError
 from headrace_checkpoint.durable import Disk
 from headrace_checkpoint.saver import CheckpointManager
-from headrace_checkpoint.store import CheckpointWarning, read_newest_step, write_step
+from headrace_checkpoint.store import CheckpointWarning, StoredStep, read_newest_step, write_step
 
 GRANULE = 64  # bytes that reach the disk together
 
@@ -197,7 +197,7 @@ def _violations(log: list[Call], first: int, folder: Path, samples: int) -> tupl
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CheckpointWarning)
             try:
-                step, loaded = read_newest_step(folder / "ckpt")
+                step, loaded = read_newest_step(folder / "ckpt", StoredStep.read_all)
             except (NotFoundError, DataLossError) as error:
                 if acknowledged >= 0:
                     found.append(f"step {acknowledged} lost after {prefix[-1]}: {error}")

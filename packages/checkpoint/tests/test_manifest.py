@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from headrace.errors import DataLossError, InvalidArgumentError, UnimplementedError
+from headrace_checkpoint.boxes import Box
 from headrace_checkpoint.checksum import crc32c
 from headrace_checkpoint.manifest import Chunk, Manifest, StoredFile, StoredTensor
 
 MANIFEST = Manifest(
     step=42,
     time=1.5,
-    tensors={"größe": StoredTensor("float32", (2, 3), (Chunk((0, 0), (2, 3), "shard", "0123abcd"),))},
+    tensors={"größe": StoredTensor("float32", (2, 3), (Chunk(Box((0, 0), (2, 3)), "shard", "0123abcd"),))},
     files={"shard": StoredFile(88, "deadbeef")},
     streams={"dropout": (2**64 - 1, 2**127)},
     objects={"epoch": 3, "seeds": [1, {"a": None}]},
@@ -91,7 +92,7 @@ def test_a_missing_key_is_refused() -> None:
 
 def test_a_later_format_says_what_to_install() -> None:
     with pytest.raises(UnimplementedError, match=r"later version[^$]*got: *7[^$]*upgrade headrace-checkpoint"):
-        Manifest.decode(_sealed({**_content(), "version": 7, "min_reader": 2}), "here")
+        Manifest.decode(_sealed({**_content(), "version": 7, "min_reader": 3}), "here")
 
 
 def test_a_later_format_that_old_readers_understand_is_read() -> None:

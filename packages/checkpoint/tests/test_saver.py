@@ -21,7 +21,7 @@ from headrace_checkpoint.durable import Disk
 from headrace_checkpoint.retention import Best
 from headrace_checkpoint.safetensors import save_safetensors
 from headrace_checkpoint.saver import CheckpointManager, Saver
-from headrace_checkpoint.store import CheckpointWarning, list_steps, read_newest_step, write_step
+from headrace_checkpoint.store import CheckpointWarning, StoredStep, list_steps, read_newest_step, write_step
 
 
 class Counter:
@@ -368,7 +368,7 @@ def test_D26_kill_9_at_any_moment_loses_nothing_acknowledged(tmp_path: Path) -> 
             time.sleep(rng.uniform(0, 0.02))  # no wait for anything: it chooses the moment of the kill
             child.send_signal(signal.SIGKILL)
             acknowledged = max([acknowledged, *map(int, child.stdout.read().split("\n")[:-1])])
-        newest, arrays = read_newest_step(tmp_path)
+        newest, arrays = read_newest_step(tmp_path, StoredStep.read_all)
         assert newest.manifest.step >= acknowledged
         np.testing.assert_array_equal(arrays["w"], np.random.default_rng(newest.manifest.step).normal(size=20_000))
         step = newest.manifest.step + 1

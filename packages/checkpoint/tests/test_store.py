@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from headrace.errors import DataLossError, InvalidArgumentError, NotFoundError
+from headrace_checkpoint.boxes import Box
 from headrace_checkpoint.checksum import crc32c
 from headrace_checkpoint.durable import Disk
 from headrace_checkpoint.manifest import MANIFEST
@@ -74,7 +75,7 @@ def test_saving_a_step_again_replaces_it(tmp_path: Path) -> None:
     _save(tmp_path, 5)
     write_step(tmp_path, 5, {"w": np.zeros(1)}, time=0.0)
     assert [entry.name for entry in tmp_path.iterdir()] == ["step-00000005-2"]
-    step, loaded = read_newest_step(tmp_path)
+    step, loaded = read_newest_step(tmp_path, StoredStep.read_all)
     assert step.path.name == "step-00000005-2"
     assert loaded["w"].tolist() == [0]
     _save(tmp_path, 5)
@@ -90,7 +91,7 @@ def test_steps_out_of_range(tmp_path: Path, step: int) -> None:
 def test_the_newest_step_is_found_without_a_pointer(tmp_path: Path) -> None:
     for step in (3, 200, 10):
         _save(tmp_path, step)
-    newest, loaded = read_newest_step(tmp_path)
+    newest, loaded = read_newest_step(tmp_path, StoredStep.read_all)
     assert newest.manifest.step == 200
     _check(loaded, 200)
 
@@ -98,16 +99,16 @@ def test_the_newest_step_is_found_without_a_pointer(tmp_path: Path) -> None:
 def test_K13_a_moved_directory_is_still_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _save(tmp_path / "a", 1)
     (tmp_path / "a").rename(tmp_path / "b")
-    _check(read_newest_step(tmp_path / "b")[1], 1)
+    _check(read_newest_step(tmp_path / "b", StoredStep.read_all)[1], 1)
     monkeypatch.chdir(tmp_path)
-    _check(read_newest_step("b")[1], 1)
+    _check(read_newest_step("b", StoredStep.read_all)[1], 1)
     with pytest.raises(NotFoundError, match=r"no checkpoint yet\n *where: *.*a\n"):
-        read_newest_step(tmp_path / "a")
+        read_newest_step(tmp_path / "a", StoredStep.read_all)
 
 
 def test_reading_where_nothing_was_saved_says_so(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no checkpoint yet"):
-        read_newest_step(tmp_path)
+        read_newest_step(tmp_path, StoredStep.read_all)
     with pytest.raises(NotFoundError, match="no saved step here"):
         StoredStep(tmp_path / "step-00000001")
     with pytest.raises(NotFoundError, match=r"no tensor 'v'"):
@@ -123,7 +124,7 @@ def test_A92_a_damaged_step_is_passed_over_with_its_name(tmp_path: Path) -> None
     shard.write_bytes(data)
     (tmp_path / "step-00000002" / MANIFEST).unlink()
     with pytest.warns(CheckpointWarning) as caught:
-        whole, loaded = read_newest_step(tmp_path)
+        whole, loaded = read_newest_step(tmp_path, StoredStep.read_all)
     assert ["step-00000003" in str(caught[0].message), "step-00000002" in str(caught[1].message)] == [True, True]
     assert whole.manifest.step == 1
     _check(loaded, 1)
@@ -135,7 +136,7 @@ def test_all_steps_damaged(tmp_path: Path) -> None:
         pytest.warns(CheckpointWarning),
         pytest.raises(DataLossError, match=r"no checkpoint is whole\n[^$]*step-00000001: there is no such file"),
     ):
-        read_newest_step(tmp_path)
+        read_newest_step(tmp_path, StoredStep.read_all)
 
 
 def test_D26_every_flipped_bit_and_every_truncation_of_every_file_is_found(tmp_path: Path) -> None:
@@ -151,6 +152,44 @@ def test_D26_every_flipped_bit_and_every_truncation_of_every_file_is_found(tmp_p
                     StoredStep(path).read_all()
         file.write_bytes(good)
     assert StoredStep(path).read("w").tolist() == [0, 1, 2]
+
+
+def test_two_chunks_of_the_same_place_are_refused(tmp_path: Path) -> None:
+    path = _save(tmp_path, 1)
+
+    def double(content: Any) -> None:
+        content["tensors"]["w"]["chunks"] *= 2
+
+    _edit_manifest(path, double)
+    with pytest.raises(DataLossError, match=r"tensor 'w' is not stored whole(.|\n)*two chunks overlap"):
+        StoredStep(path)
+
+
+def test_shards_of_a_size_are_written_and_read_as_one_step(tmp_path: Path) -> None:
+    arrays = {f"w{number}": np.full(100, number, np.float64) for number in range(5)}
+    path = write_step(tmp_path, 1, arrays, time=0.0, shard_bytes=1700)
+    assert sorted(entry.name for entry in path.iterdir()) == [
+        MANIFEST, *(f"shard-{number:05d}-of-00003.safetensors" for number in range(3))
+    ]  # fmt: skip
+    _check_equal(StoredStep(path).read_all(), arrays)
+    with pytest.raises(InvalidArgumentError, match="shards must have room"):
+        write_step(tmp_path, 2, arrays, time=0.0, shard_bytes=0)
+
+
+def _check_equal(loaded: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert loaded.keys() == expected.keys()
+    for name, array in expected.items():
+        np.testing.assert_array_equal(loaded[name], array, strict=True)
+
+
+def test_a_part_of_a_tensor_is_read_alone(tmp_path: Path) -> None:
+    whole = np.arange(24, dtype=np.int16).reshape(4, 6)
+    step = StoredStep(write_step(tmp_path, 1, {"w": whole}, time=0.0))
+    np.testing.assert_array_equal(step.read("w", Box((1, 2), (2, 3))), whole[1:3, 2:5], strict=True)
+    assert step.read("w", Box((4, 0), (0, 6))).shape == (0, 6)
+    for box in (Box((3, 0), (2, 6)), Box((0,), (4,)), Box((-1, 0), (1, 1))):
+        with pytest.raises(InvalidArgumentError, match=r"no such part of tensor 'w'(.|\n)*within \[4, 6\]"):
+            step.read("w", box)
 
 
 def test_shards_of_another_step_are_refused(tmp_path: Path) -> None:
@@ -179,7 +218,9 @@ def _set(*keys: Any) -> Any:
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (_set("tensors", "w", "shape", [3, 2]), "tensor 'w' is not in the shard as the manifest says"),
+        (_set("tensors", "w", "shape", [3, 2]), r"tensor 'w' is not stored whole(.|\n)*is not within \[3, 2\]"),
+        (_set("tensors", "w", "shape", [2, 4]), r"tensor 'w' is not stored whole(.|\n)*6 of 8 elements"),
+        (_set("tensors", "w", "chunks", 0, "shape", [2, 2]), r"tensor 'w' is not stored whole(.|\n)*4 of 6 elements"),
         (_set("tensors", "w", "dtype", "int32"), "tensor 'w' is not in the shard as the manifest says"),
         (
             _set("tensors", "w", "chunks", 0, "crc32c", "00000000"),
@@ -218,7 +259,7 @@ def test_a_full_disk_leaves_the_previous_step(tmp_path: Path) -> None:
         with pytest.raises(OSError, match="No space left"):
             _save(tmp_path, 2, disk=FullDisk(room))
         assert [entry.name for entry in tmp_path.iterdir()] == ["step-00000001"]
-    _check(read_newest_step(tmp_path)[1], 1)
+    _check(read_newest_step(tmp_path, StoredStep.read_all)[1], 1)
 
 
 def test_objects_that_are_not_json_leave_nothing(tmp_path: Path) -> None:
@@ -230,5 +271,5 @@ def test_objects_that_are_not_json_leave_nothing(tmp_path: Path) -> None:
 def test_A93_two_sets_of_variables_have_directories_of_their_own(tmp_path: Path) -> None:
     write_step(tmp_path / "weights", 1, {"w": np.ones(1)}, time=0.0)
     write_step(tmp_path / "slots", 5, {"m": np.ones(1)}, time=0.0)
-    assert list(read_newest_step(tmp_path / "weights")[1]) == ["w"]
-    assert list(read_newest_step(tmp_path / "slots")[1]) == ["m"]
+    assert list(read_newest_step(tmp_path / "weights", StoredStep.read_all)[1]) == ["w"]
+    assert list(read_newest_step(tmp_path / "slots", StoredStep.read_all)[1]) == ["m"]

@@ -2,11 +2,12 @@
 
 from headrace_checkpoint import ops as _ops  # noqa: F401  # registers the operations
 from headrace_checkpoint.callback import Checkpoints
-from headrace_checkpoint.restore import Mismatch, RestoreReport
+from headrace_checkpoint.restore import Mismatch, Part, RestoreReport
 from headrace_checkpoint.retention import Best
 from headrace_checkpoint.safetensors import SafetensorsFile, load_safetensors, save_safetensors
 from headrace_checkpoint.saved_model import LoadedModel, LoadedSignature, SignatureTensor, load_model, save_model
 from headrace_checkpoint.saver import CheckpointManager, Saver
+from headrace_checkpoint.shared import Writers
 from headrace_checkpoint.store import CheckpointWarning
 from headrace_checkpoint.tensor_bundle import TensorBundle, merge_bundles, save_bundle
 
@@ -18,11 +19,13 @@ __all__ = [
     "LoadedModel",
     "LoadedSignature",
     "Mismatch",
+    "Part",
     "RestoreReport",
     "SafetensorsFile",
     "Saver",
     "SignatureTensor",
     "TensorBundle",
+    "Writers",
     "load_model",
     "load_safetensors",
     "merge_bundles",

@@ -12,27 +12,32 @@ object:
      "streams": {"dropout/random_uniform": [81985529216486895, 4096]},
      "objects": {"epoch": 3}, "metrics": {"val_accuracy": 0.97}}
 
-`min_reader` is the oldest version of a reader that understands the file; a tensor's chunks fill it without overlap (a
-writer of version 1 makes one); `streams` is where the streams of random numbers stood, key and counter by operation;
-`objects` is the user's own JSON. Each byte of a step is under some checksum: the
-manifest's own, a shard's header's, or a tensor's.
+`min_reader` is the oldest version of a reader that understands the file: 1 where each tensor is one chunk, 2 where some
+are several. A tensor's chunks fill it without overlap; `streams` is where the streams of random numbers stood, key and
+counter by operation; `objects` is the user's own JSON. Each byte of a step is under some checksum: the manifest's own,
+a shard's header's, or a tensor's.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from headrace.errors import DataLossError, InvalidArgumentError, UnimplementedError
+from headrace_checkpoint.boxes import Box
 from headrace_checkpoint.checksum import crc32c
 
 __all__ = ["MANIFEST", "Chunk", "Manifest", "StoredFile", "StoredTensor", "plain_objects"]
 
 MANIFEST = "MANIFEST.json"
 FORMAT = "headrace-checkpoint"
-VERSION = 1
+VERSION = 2
+MAX_CHUNKS = 4096
+"""Of one tensor: that they do not overlap is checked pair by pair."""
 
 _TRAILER = b"\ncrc32c "
 
@@ -41,8 +46,7 @@ _TRAILER = b"\ncrc32c "
 class Chunk:
     """A box of a tensor and the shard that holds it under the tensor's name."""
 
-    offset: tuple[int, ...]
-    shape: tuple[int, ...]
+    box: Box
     file: str
     crc32c: str
 
@@ -54,6 +58,19 @@ class StoredTensor:
     dtype: str
     shape: tuple[int, ...]
     chunks: tuple[Chunk, ...]
+
+    def problem(self) -> str | None:
+        """What keeps the chunks from being the tensor, in words, or None if they fill it exactly."""
+        boxes = [chunk.box for chunk in self.chunks]
+        if not boxes or len(boxes) > MAX_CHUNKS:
+            return f"{len(boxes)} chunks, where 1 to {MAX_CHUNKS} are allowed"
+        outside = next((box for box in boxes if not box.lies_in(self.shape)), None)
+        if outside is not None:
+            return f"the chunk {outside} is not within {list(self.shape)}"
+        if any(a.intersection(b) is not None for a, b in itertools.combinations(boxes, 2)):
+            return "two chunks overlap"
+        stored, wanted = sum(box.num_elements for box in boxes), math.prod(self.shape)
+        return None if stored == wanted else f"{stored} of {wanted} elements"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +112,7 @@ class Manifest:
         content = {
             "format": FORMAT,
             "version": VERSION,
-            "min_reader": VERSION,
+            "min_reader": 1 if all(len(tensor.chunks) == 1 for tensor in self.tensors.values()) else 2,
             "step": self.step,
             "time": self.time,
             "tensors": {name: _tensor_to_json(tensor) for name, tensor in self.tensors.items()},
@@ -172,7 +189,7 @@ def _json(content: object, indent: int | None = None) -> str:
 
 def _tensor_to_json(tensor: StoredTensor) -> dict[str, Any]:
     chunks = [
-        {"offset": chunk.offset, "shape": chunk.shape, "file": chunk.file, "crc32c": chunk.crc32c}
+        {"offset": chunk.box.offset, "shape": chunk.box.shape, "file": chunk.file, "crc32c": chunk.crc32c}
         for chunk in tensor.chunks
     ]
     return {"dtype": tensor.dtype, "shape": tensor.shape, "chunks": chunks}
@@ -180,7 +197,7 @@ def _tensor_to_json(tensor: StoredTensor) -> dict[str, Any]:
 
 def _tensor_from_json(item: dict[str, Any]) -> StoredTensor:
     chunks = tuple(
-        Chunk(_sizes(chunk["offset"]), _sizes(chunk["shape"]), _text(chunk["file"]), _text(chunk["crc32c"]))
+        Chunk(Box(_sizes(chunk["offset"]), _sizes(chunk["shape"])), _text(chunk["file"]), _text(chunk["crc32c"]))
         for chunk in item["chunks"]
     )
     return StoredTensor(_text(item["dtype"]), _sizes(item["shape"]), chunks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,9 +10,10 @@ from typing import Any, NamedTuple
 
 import headrace as hr
 from headrace.errors import HeadraceError, InvalidArgumentError, NotFoundError, ShapeError
-from headrace_checkpoint.dtypes import Array
+from headrace_checkpoint.boxes import Box
+from headrace_checkpoint.sources import TensorType
 
-__all__ = ["Mismatch", "RestoreReport", "check_names", "match_variables"]
+__all__ = ["Mismatch", "Names", "Part", "RestoreReport", "check_names", "match_variables"]
 
 
 class Mismatch(NamedTuple):
@@ -95,47 +97,97 @@ class RestoreReport:
         return "\n".join([f"restored from {self.path}{at}", *lines])
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Says that a variable is a part of a stored tensor, as one shard of a partitioned variable is.
+
+    Attributes:
+      tensor: the name of the whole in the checkpoint.
+      full_shape: of the whole.
+      start: where the variable begins in it, along each axis.
+    """
+
+    tensor: str
+    full_shape: tuple[int, ...]
+    start: tuple[int, ...]
+
+
+Names = Mapping[str | re.Pattern[str], str]
+"""Variable name, or a pattern of them, to the name in the checkpoint, which may refer to the pattern's groups."""
+
+
 def match_variables(
-    variables: Sequence[hr.Variable], stored: Mapping[str, Array], names: Mapping[str, str] | None = None
-) -> tuple[dict[str, Array], RestoreReport]:
+    variables: Sequence[hr.Variable],
+    stored: Mapping[str, TensorType],
+    names: Names | None = None,
+    parts: Mapping[str, Part] | None = None,
+) -> tuple[dict[str, tuple[str, Box | None]], RestoreReport]:
     """Decide what a restore does.
 
     Args:
       variables: those to restore.
-      stored: the values in the checkpoint, by name.
-      names: variable name -> name in the checkpoint, where the two differ.
+      stored: what the checkpoint holds.
+      names: which stored tensor a variable takes its value from, where the names differ. A name wins over patterns,
+        and an earlier pattern over a later one.
+      parts: the variables, by name, that are parts of stored tensors.
     Returns:
-      The value for each variable that gets one, by the variable's name; and the report, without path and step.
+      For each variable that gets a value, by the variable's name, the stored tensor and which part of it, None for all;
+      and the report, without path and step.
     Raises:
-      InvalidArgumentError: `names` names no variable, or two variables share a name.
+      InvalidArgumentError: `names` or `parts` name no variable, or two variables share a name.
     """
     check_names(variables)
-    wanted = {variable.name: (names or {}).get(variable.name, variable.name) for variable in variables}
-    if unknown := sorted(set(names or {}) - set(wanted)):
-        raise InvalidArgumentError(
-            "the name map names variables that are not there",
-            expected=_shorten(sorted(wanted)),
-            got=_shorten(unknown),
-            hint="names={variable name: name in the checkpoint}",
-        )
-    values: dict[str, Array] = {}
+    parts = parts or {}
+    wanted = {variable.name: _stored_name(variable.name, names or {}, parts) for variable in variables}
+    _check_maps(wanted, names or {}, parts)
+    taken: dict[str, tuple[str, Box | None]] = {}
     wrong: list[Mismatch] = []
     for variable in variables:
-        value = stored.get(wanted[variable.name])
-        if value is not None and _fits(variable, value):
-            values[variable.name] = value
-        elif value is not None:
-            got = f"{_dtype_name(value)}{list(value.shape)}"
-            wrong.append(Mismatch(variable.name, f"{variable.dtype}{variable.shape}", got))
+        name, part = wanted[variable.name], parts.get(variable.name)
+        if name not in stored:
+            continue
+        if _fits(variable, part, stored[name]):
+            sizes = variable.shape.as_tuple() if part is not None else ()
+            taken[variable.name] = (name, None if part is None else Box(part.start, sizes))
+        else:
+            whole = variable.shape if part is None else f"{list(variable.shape)} of {list(part.full_shape)}"
+            wrong.append(Mismatch(variable.name, f"{variable.dtype}{whole}", str(stored[name])))
     used = set(wanted.values())
-    return values, RestoreReport(
+    return taken, RestoreReport(
         path="",
         step=None,
-        restored=tuple(sorted(values)),
+        restored=tuple(sorted(taken)),
         missing=tuple(sorted(name for name, source in wanted.items() if source not in stored)),
         unexpected=tuple(sorted(name for name in stored if name not in used)),
         wrong_shape=tuple(sorted(wrong)),
     )
+
+
+def _stored_name(name: str, names: Names, parts: Mapping[str, Part]) -> str:
+    if name in parts:
+        return parts[name].tensor
+    if name in names:
+        return names[name]
+    for pattern, template in names.items():
+        found = pattern.fullmatch(name) if isinstance(pattern, re.Pattern) else None
+        if found is not None:
+            return found.expand(template)
+    return name
+
+
+def _check_maps(wanted: Mapping[str, str], names: Names, parts: Mapping[str, Part]) -> None:
+    unknown = [
+        item.pattern if isinstance(item, re.Pattern) else item
+        for item in (*names, *parts)
+        if not (any(map(item.fullmatch, wanted)) if isinstance(item, re.Pattern) else item in wanted)
+    ]
+    if unknown:
+        raise InvalidArgumentError(
+            "the name map names variables that are not there",
+            expected=_shorten(sorted(wanted)),
+            got=_shorten(sorted(unknown)),
+            hint="names={variable name: name in the checkpoint}",
+        )
 
 
 def check_names(variables: Sequence[hr.Variable]) -> None:
@@ -155,13 +207,13 @@ def check_names(variables: Sequence[hr.Variable]) -> None:
         )
 
 
-def _fits(variable: hr.Variable, value: Array) -> bool:
-    same_dtype: bool = variable.dtype.array_type == value.dtype
-    return same_dtype and variable.shape.is_compatible_with(hr.Shape(value.shape))
-
-
-def _dtype_name(value: Array) -> str:
-    return "string" if value.dtype == object else value.dtype.name
+def _fits(variable: hr.Variable, part: Part | None, stored: TensorType) -> bool:
+    if str(variable.dtype) != stored.dtype:
+        return False
+    if part is None:
+        compatible: bool = variable.shape.is_compatible_with(hr.Shape(stored.shape))
+        return compatible
+    return part.full_shape == stored.shape and Box(part.start, variable.shape.as_tuple()).lies_in(stored.shape)
 
 
 def _shorten(names: Sequence[object], limit: int = 20) -> str:

@@ -10,25 +10,32 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 import headrace as hr
 from headrace.errors import InvalidArgumentError, NotFoundError
 from headrace_checkpoint.background import BackgroundWork
+from headrace_checkpoint.boxes import Box
 from headrace_checkpoint.dtypes import Array
 from headrace_checkpoint.durable import DISK, Disk, remove_directory, sweep
-from headrace_checkpoint.manifest import plain_objects
-from headrace_checkpoint.restore import RestoreReport, check_names, match_variables
+from headrace_checkpoint.manifest import Chunk, StoredTensor, plain_objects
+from headrace_checkpoint.restore import Names, Part, RestoreReport, check_names, match_variables
 from headrace_checkpoint.retention import Best, Retention, SavedStep, best_steps
+from headrace_checkpoint.shared import Writers, write_shared_step
+from headrace_checkpoint.sources import OpenSource, open_source, source_of_step
 from headrace_checkpoint.store import (
     StepName,
     StoredStep,
     list_steps,
-    next_path,
+    next_attempt,
     read_manifest,
     read_newest_step,
     write_step,
 )
+from headrace_checkpoint.tensor_bundle import ArraySlice
 
 __all__ = ["CheckpointManager", "Saver"]
 
@@ -39,6 +46,10 @@ class Saver:
     Args:
       variables: which ones; None: all of the session's graph, optimiser slots included, and with them the streams of
         its random operations, so that an interrupted run goes on as if it had not been.
+      parts: the variables, by name, that are parts of larger tensors, such as the shards of a partitioned variable: the
+        checkpoint holds the tensors, so another number of shards reads them again.
+      writers: the processes that save one step together, each its variables; None: this one alone.
+      shard_bytes: divide a step into files of about this size, written side by side; None: one file.
       disk: whose system calls to use.
       clock: the time in seconds since 1970.
 
@@ -62,10 +73,16 @@ class Saver:
         self,
         variables: Iterable[hr.Variable] | None = None,
         *,
+        parts: Mapping[str, Part] | None = None,
+        writers: Writers | None = None,
+        shard_bytes: int | None = None,
         disk: Disk = DISK,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._variables = None if variables is None else tuple(variables)
+        self._parts = dict(parts or {})
+        self._writers = writers
+        self._shard_bytes = shard_bytes
         self._disk = disk
         self._clock = clock
 
@@ -110,17 +127,26 @@ class Saver:
         Raises:
           InvalidArgumentError: no session for variables that need one, or objects that are not JSON.
         """
-        return functools.partial(
-            write_step,
-            directory,
-            step,
-            _read(session, self._of(session)),
-            time=self._clock(),
-            streams=session.read_streams() if session is not None and self._variables is None else {},
-            objects=plain_objects(objects or {}),
-            metrics={name: float(value) for name, value in (metrics or {}).items()},
-            disk=self._disk,
-        )
+        values = _read(session, self._of(session))
+        streams = session.read_streams() if session is not None and self._variables is None else {}
+        kept: dict[str, Any] = {
+            "time": self._clock(),
+            "streams": streams,
+            "objects": plain_objects(objects or {}),
+            "metrics": {name: float(value) for name, value in (metrics or {}).items()},
+            "disk": self._disk,
+        }
+        slices = [self._slice(name, value) for name, value in values.items() if name in self._parts]
+        whole = {name: value for name, value in values.items() if name not in self._parts}
+        if self._writers is None:
+            whole |= _assembled(slices)
+            return functools.partial(write_step, directory, step, whole, shard_bytes=self._shard_bytes, **kept)
+        arrays: dict[str, ArrayLike | ArraySlice] = {**whole, **dict(slices)}
+        return functools.partial(write_shared_step, directory, step, arrays, self._writers, **kept)
+
+    def _slice(self, name: str, value: Array) -> tuple[str, ArraySlice]:
+        part = self._parts[name]
+        return part.tensor, ArraySlice(part.full_shape, part.start, value)
 
     def restore(
         self,
@@ -129,33 +155,39 @@ class Saver:
         *,
         step: int | None = None,
         strict: bool = True,
-        names: Mapping[str, str] | None = None,
+        names: Names | None = None,
     ) -> RestoreReport:
-        """Give the variables the values of a saved step; on any error nothing changes.
+        """Give the variables the values of a saved step, or of another file of tensors; on any error nothing changes.
 
         Args:
           session: whose variables; None where all live in the process.
-          directory: where the steps are.
+          directory: where the steps are; or one step, a safetensors file or the index of several, an `.npz` file, or a
+            TensorFlow checkpoint (its prefix, or any of its files).
           step: which one; None: the newest that is whole, passing over damaged ones with a `CheckpointWarning`.
           strict: refuse unless variables and stored tensors fit each other exactly; otherwise restore what fits.
-          names: variable name -> name in the checkpoint, where the two differ.
+          names: variable name, or a compiled pattern of names, -> name in the checkpoint, where the two differ; a
+            pattern's name may refer to its groups (see `re.Match.expand`).
         Raises:
           NotFoundError: there is no such step, or (strict) a variable has no stored value.
           ShapeError: (strict) a stored value has another shape or dtype.
           InvalidArgumentError: (strict) a stored value has no variable.
           DataLossError: the step is damaged.
         """
-        stored, arrays = read_newest_step(directory) if step is None else _read_step(directory, step)
         variables = self._of(session)
-        values, report = match_variables(variables, arrays, names)
-        manifest = stored.manifest
+
+        def read(source: OpenSource) -> tuple[dict[str, Array], RestoreReport]:
+            taken, report = match_variables(variables, source.tensors, names, self._parts)
+            refused = strict and not report.is_complete  # which is raised below, since it is no damage of the source
+            return {} if refused else {name: source.read(*place) for name, place in taken.items()}, report
+
+        source, (values, report) = _read_source(directory, step, read)
         streams: dict[str, tuple[int, int]] = {}
         if session is not None and self._variables is None:
             operations = {operation.name for operation in session.graph.operations}
-            streams = {name: state for name, state in manifest.streams.items() if name in operations}
-            lost = tuple(sorted(manifest.streams.keys() - streams.keys()))
+            streams = {name: state for name, state in source.streams.items() if name in operations}
+            lost = tuple(sorted(source.streams.keys() - streams.keys()))
             report = dataclasses.replace(report, unexpected=report.unexpected + lost)
-        report = dataclasses.replace(report, path=str(stored.path), step=manifest.step, objects=dict(manifest.objects))
+        report = dataclasses.replace(report, path=source.path, step=source.step, objects=source.objects)
         if strict:
             report.raise_unless_complete()
         _write(session, [variable for variable in variables if variable.name in values], values)
@@ -176,19 +208,60 @@ class Saver:
         return tuple(session.graph.variables)
 
 
-def _read_step(directory: str | os.PathLike[str], step: int) -> tuple[StoredStep, dict[str, Array]]:
-    names = list_steps(directory)
-    found = [name for name in names if name.step == step]
-    if not found:
+Found = TypeVar("Found")
+
+
+def _read_source(
+    path: str | os.PathLike[str], step: int | None, read: Callable[[OpenSource], Found]
+) -> tuple[OpenSource, Found]:
+    """What is to be restored from, and what was read of it."""
+    if step is None:
+        source = open_source(path)
+        if source is not None:
+            return _with_source(source, read)
+        return read_newest_step(path, lambda stored: _with_source(source_of_step(stored), read))[1]
+    names = list_steps(path)
+    attempts = [name for name in names if name.step == step]
+    if not attempts:
         raise NotFoundError(
             f"step {step} is not saved here",
-            where=str(directory),
+            where=str(path),
             expected="one of: " + (", ".join(str(name.step) for name in names) or "(none is)"),
             got=str(step),
             hint="step=None restores the newest",
         )
-    stored = StoredStep(Path(directory) / str(found[-1]))
-    return stored, stored.read_all()
+    return _with_source(source_of_step(StoredStep(Path(path) / str(attempts[-1]))), read)
+
+
+def _with_source(source: OpenSource, read: Callable[[OpenSource], Found]) -> tuple[OpenSource, Found]:
+    return source, read(source)
+
+
+def _assembled(slices: Iterable[tuple[str, ArraySlice]]) -> dict[str, Array]:
+    """Whole tensors of the parts that one process holds.
+
+    Raises:
+      InvalidArgumentError: they do not fill the tensors.
+    """
+    parts: dict[str, list[ArraySlice]] = {}
+    for name, item in slices:
+        parts.setdefault(name, []).append(item)
+    whole: dict[str, Array] = {}
+    for name, items in parts.items():
+        chunks = tuple(Chunk(Box(item.start, np.shape(item.array)), "", "") for item in items)
+        problem = StoredTensor("", items[0].full_shape, chunks).problem()
+        if problem is not None:
+            raise InvalidArgumentError(
+                f"the variables that are parts of {name!r} do not make the whole",
+                expected=f"parts that fill {list(items[0].full_shape)} and do not overlap",
+                got=problem,
+                hint="Part(tensor, full_shape, start) for each of them, or writers=... where others hold the rest",
+            )
+        array = np.empty(items[0].full_shape, np.asarray(items[0].array).dtype)
+        for item, chunk in zip(items, chunks, strict=True):
+            array[chunk.box.within(Box.whole(array.shape))] = item.array
+        whole[name] = array
+    return whole
 
 
 def _split(session: hr.Session | None, variables: Sequence[hr.Variable]) -> tuple[dict[str, str], list[hr.Variable]]:
@@ -231,6 +304,9 @@ class CheckpointManager:
       asynchronous: let `save` return at once and write in the background, one step at a time. The values are those of
         the moment of the call; at most one more copy of the variables is held meanwhile.
       variables: which variables; None: all of the session's graph.
+      parts: see `Saver`.
+      writers: see `Saver`; the chief alone deletes steps.
+      shard_bytes: see `Saver`.
       disk: whose system calls to use.
       clock: the time in seconds since 1970.
     Raises:
@@ -259,15 +335,19 @@ class CheckpointManager:
         keep_every_steps: int | None = None,
         asynchronous: bool = False,
         variables: Iterable[hr.Variable] | None = None,
+        parts: Mapping[str, Part] | None = None,
+        writers: Writers | None = None,
+        shard_bytes: int | None = None,
         disk: Disk = DISK,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.directory = Path(directory)
         self._retention = Retention(keep_latest, Best.of(keep_best), keep_every_hours, keep_every_steps)
         self._background = BackgroundWork(f"saving to {self.directory}") if asynchronous else None
-        self._saver = Saver(variables, disk=disk, clock=clock)
+        self._saver = Saver(variables, parts=parts, writers=writers, shard_bytes=shard_bytes, disk=disk, clock=clock)
+        self._is_chief = writers is None or writers.rank == 0
         self._disk = disk
-        if self.directory.is_dir():
+        if self._is_chief and self.directory.is_dir():
             sweep(self.directory, disk, clock())
 
     @property
@@ -312,7 +392,7 @@ class CheckpointManager:
         """
         write = self._saver.prepare(session, self.directory, step=step, metrics=metrics, objects=objects)
         self.wait()
-        path = next_path(self.directory, step)
+        path = self.directory / str(next_attempt(self.directory, step))
         if self._background is None:
             self._write(write, step)
         else:
@@ -349,7 +429,7 @@ class CheckpointManager:
         *,
         step: int | None = None,
         strict: bool = True,
-        names: Mapping[str, str] | None = None,
+        names: Names | None = None,
     ) -> RestoreReport:
         """Restore a step, the newest that is whole by default; see `Saver.restore`."""
         self.wait()
@@ -357,6 +437,8 @@ class CheckpointManager:
 
     def _write(self, write: Callable[[], Path], step: int) -> None:
         write()
+        if not self._is_chief:
+            return
         kept = self._retention.steps_to_keep(self._saved()) | {step}
         for name in list_steps(self.directory):
             if name.step not in kept:

@@ -2,7 +2,7 @@
 
     runs/mnist/ckpt/
       step-00000100/
-        shard-00000-of-00001.safetensors    the tensors; any safetensors reader opens it
+        shard-00000-of-00001.safetensors    the tensors; any safetensors reader opens it; one shard or several
         MANIFEST.json                       names, dtypes, shapes, checksums; written last
       step-00000200/
 
@@ -17,26 +17,29 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from headrace.errors import DataLossError, InvalidArgumentError, NotFoundError, known_names
+from headrace_checkpoint.boxes import Box
 from headrace_checkpoint.dtypes import Array
 from headrace_checkpoint.durable import DISK, Disk, remove_directory, staged_directory, write_file
 from headrace_checkpoint.manifest import MANIFEST, Chunk, Manifest, StoredFile, StoredTensor
-from headrace_checkpoint.safetensors import EncodedArrays, SafetensorsFile
+from headrace_checkpoint.safetensors import SafetensorsFile
+from headrace_checkpoint.shards import encode_shards, write_shards
 
 __all__ = [
     "CheckpointWarning",
     "StepName",
     "StoredStep",
     "list_steps",
-    "next_path",
+    "make_directories",
+    "next_attempt",
     "read_manifest",
     "read_newest_step",
     "write_step",
@@ -81,10 +84,10 @@ def list_steps(directory: str | os.PathLike[str]) -> list[StepName]:
     return sorted(parsed for name in names if (parsed := StepName.parse(name)) is not None)
 
 
-def next_path(directory: str | os.PathLike[str], step: int) -> Path:
-    """The folder that the next save of a step will make."""
+def next_attempt(directory: str | os.PathLike[str], step: int) -> StepName:
+    """The name of the folder that the next save of a step will make."""
     attempts = [name.attempt for name in list_steps(directory) if name.step == step]
-    return Path(directory) / str(StepName(step, max(attempts, default=0) + 1))
+    return StepName(step, max(attempts, default=0) + 1)
 
 
 def write_step(
@@ -96,6 +99,7 @@ def write_step(
     streams: Mapping[str, tuple[int, int]] | None = None,
     objects: Mapping[str, Any] | None = None,
     metrics: Mapping[str, float] | None = None,
+    shard_bytes: int | None = None,
     disk: Disk = DISK,
 ) -> Path:
     """Save one step.
@@ -108,6 +112,7 @@ def write_step(
       streams: key and counter of each stream of random numbers, by operation.
       objects: JSON values to keep beside the arrays.
       metrics: numbers to choose the best step by.
+      shard_bytes: begin another shard where one has grown to this size; None: one shard for all.
       disk: whose system calls to use.
     Returns:
       The step's folder. Once this returns it survives any crash.
@@ -124,44 +129,37 @@ def write_step(
             hint="count training steps from 0",
         )
     root = Path(directory)
-    _make_directories(root, disk)
-    shard = "shard-00000-of-00001.safetensors"
-    values = {name: np.asarray(array) for name, array in arrays.items()}
-    encoded = EncodedArrays.of(values)
+    make_directories(root, disk)
+    shards = encode_shards({name: np.asarray(array) for name, array in arrays.items()}, shard_bytes)
     manifest = Manifest(
         step=step,
         time=time,
-        tensors={name: _describe(array, shard, encoded.crc32c[name]) for name, array in values.items()},
-        files={shard: StoredFile(encoded.size, f"{encoded.header_crc32c:08x}")},
+        tensors={name: tensor for shard in shards for name, tensor in shard.tensors.items()},
+        files={shard.name: shard.file for shard in shards},
         streams=streams or {},
         objects=objects or {},
         metrics={name: float(value) for name, value in (metrics or {}).items()},
     )
     content = manifest.encode()
     earlier = [name for name in list_steps(root) if name.step == step]
-    target = next_path(root, step)
+    target = root / str(next_attempt(root, step))
     with staged_directory(target, disk) as staging:
-        write_file(staging / shard, encoded.chunks, disk)
+        write_shards(staging, shards, disk)
         write_file(staging / MANIFEST, [content], disk)
     for name in earlier:
         remove_directory(root / str(name), disk)
     return target
 
 
-def _make_directories(path: Path, disk: Disk) -> None:
+def make_directories(path: Path, disk: Disk) -> None:
+    """Create a folder and those above it, as far as they are missing, so that their names last."""
     if not path.is_dir():
-        _make_directories(path.parent, disk)
+        make_directories(path.parent, disk)
         try:
             disk.make_directory(path)
         except FileExistsError:
             return  # another process was quicker
         disk.sync_directory(path.parent)
-
-
-def _describe(array: Array, shard: str, crc: int) -> StoredTensor:
-    dtype = "string" if array.dtype.kind in "OSU" else array.dtype.name
-    chunk = Chunk((0,) * array.ndim, array.shape, shard, f"{crc:08x}")
-    return StoredTensor(dtype, array.shape, (chunk,))
 
 
 def read_manifest(path: str | os.PathLike[str]) -> Manifest:
@@ -208,15 +206,20 @@ class StoredStep:
     def __iter__(self) -> Iterator[str]:
         return iter(self.manifest.tensors)
 
-    def read(self, name: str, *, verify: bool = True) -> Array:
-        """Return one tensor: a read-only view of the mapped shard (a new array for strings).
+    def read(self, name: str, box: Box | None = None, *, verify: bool = True) -> Array:
+        """Return a tensor or a part of it.
+
+        What lies in one shard is a read-only view of the mapped file (a new array for strings); what lies in several
+        is put together. Shards that have no part of it are not looked at.
 
         Args:
           name: the tensor's name.
-          verify: check its bytes against their checksum.
+          box: which part; None: all of it.
+          verify: check the bytes of each chunk that has a part of it against their checksum.
         Raises:
           NotFoundError: there is no such tensor.
-          DataLossError: the checksum does not match.
+          InvalidArgumentError: the box is not within the tensor.
+          DataLossError: a checksum does not match.
         """
         tensor = self.manifest.tensors.get(name)
         if tensor is None:
@@ -227,7 +230,33 @@ class StoredStep:
                 got=repr(name),
                 hint="iterate over the step for the names",
             )
-        return self._shards[tensor.chunks[0].file].read(name, verify=verify)
+        wanted = Box.whole(tensor.shape) if box is None else box
+        if not wanted.lies_in(tensor.shape):
+            raise InvalidArgumentError(
+                f"there is no such part of tensor {name!r}",
+                where=str(self.path),
+                expected=f"a box within {list(tensor.shape)}",
+                got=str(wanted),
+                hint="the part's offset and shape have one number for each axis",
+            )
+        return self._assembled(name, tensor, wanted, verify)
+
+    def _assembled(self, name: str, tensor: StoredTensor, wanted: Box, verify: bool) -> Array:
+        parts = [(chunk, chunk.box.intersection(wanted)) for chunk in tensor.chunks]
+        found = [(chunk, part) for chunk, part in parts if part is not None]
+        if not found:  # a box without elements
+            array = self._shards[tensor.chunks[0].file].read(name, verify=verify)
+            return np.empty(wanted.shape, array.dtype)
+        if found[0][1] == wanted:
+            chunk = found[0][0]
+            return self._shards[chunk.file].read(name, verify=verify)[wanted.within(chunk.box)]
+        result: Array | None = None
+        for chunk, part in found:
+            array = self._shards[chunk.file].read(name, verify=verify)
+            result = np.empty(wanted.shape, array.dtype) if result is None else result
+            result[part.within(wanted)] = array[part.within(chunk.box)]
+        assert result is not None
+        return result
 
     def read_all(self, *, verify: bool = True) -> dict[str, Array]:
         """Return every tensor, by name."""
@@ -255,23 +284,27 @@ class StoredStep:
         return shard
 
     def _check_tensor(self, name: str, tensor: StoredTensor) -> None:
-        if len(tensor.chunks) != 1:
+        problem = tensor.problem()
+        if problem is not None:
             raise DataLossError(
                 f"tensor {name!r} is not stored whole",
                 where=str(self.path),
-                expected="1 chunk",
-                got=f"{len(tensor.chunks)}",
-                hint="pip install --upgrade headrace-checkpoint",
+                expected="chunks that fill it and do not overlap",
+                got=problem,
+                hint="copy it again, or restore an earlier checkpoint",
             )
-        (chunk,) = tensor.chunks
+        for chunk in tensor.chunks:
+            self._check_chunk(name, tensor, chunk)
+
+    def _check_chunk(self, name: str, tensor: StoredTensor, chunk: Chunk) -> None:
         shard = self._shards.get(chunk.file)
         entry = None if shard is None else shard.entries.get(name)
         found = None if entry is None else (entry.value_dtype, entry.value_shape, f"{entry.crc32c or 0:08x}")
-        if found != (tensor.dtype, tensor.shape, chunk.crc32c):
+        if found != (tensor.dtype, chunk.box.shape, chunk.crc32c):
             raise DataLossError(
                 f"tensor {name!r} is not in the shard as the manifest says",
                 where=f"{self.path}, {chunk.file}",
-                expected=f"{tensor.dtype}{list(tensor.shape)} with CRC-32C {chunk.crc32c}",
+                expected=f"{tensor.dtype}{list(chunk.box.shape)} with CRC-32C {chunk.crc32c}",
                 got=str(found),
                 hint="copy it again, or restore an earlier checkpoint",
             )
@@ -285,15 +318,19 @@ def _callers_level() -> int:
     return level
 
 
-def read_newest_step(directory: str | os.PathLike[str]) -> tuple[StoredStep, dict[str, Array]]:
-    """Open the newest step of a directory that is whole, and read all of it.
+Read = TypeVar("Read")
+
+
+def read_newest_step(directory: str | os.PathLike[str], read: Callable[[StoredStep], Read]) -> tuple[StoredStep, Read]:
+    """Open the newest step of a directory from which all that is wanted can be read, and read it.
 
     A damaged step is passed over with a `CheckpointWarning` that names it.
 
     Args:
       directory: where the steps are.
+      read: reads what is wanted of a step, such as `StoredStep.read_all`.
     Returns:
-      The step, and its tensors by name.
+      The step, and what was read.
     Raises:
       NotFoundError: there is no step at all.
       DataLossError: there are steps, but none is whole.
@@ -312,7 +349,7 @@ def read_newest_step(directory: str | os.PathLike[str]) -> tuple[StoredStep, dic
         path = Path(directory) / str(name)
         try:
             step = StoredStep(path)
-            return step, step.read_all()
+            return step, read(step)
         except (DataLossError, NotFoundError) as error:
             problems.append(f"{name}: {error.what}")
             warnings.warn(

@@ -1,0 +1,260 @@
+"""Sources: whatever values can be restored from, all alike: names with dtype and shape, read when asked for."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from headrace.errors import DataLossError, NotFoundError, known_names
+from headrace_checkpoint.boxes import Box
+from headrace_checkpoint.dtypes import Array
+from headrace_checkpoint.manifest import MANIFEST
+from headrace_checkpoint.safetensors import SafetensorsFile
+from headrace_checkpoint.store import StoredStep
+from headrace_checkpoint.tensor_bundle import TensorBundle
+
+__all__ = ["HuggingFaceIndex", "OpenSource", "Source", "TensorType", "open_source", "source_of_step"]
+
+_MEMBER = re.compile(r"\.index\Z|\.data-\d{5}-of-\d{5}\Z|\.meta\Z")
+_OBJECT_VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
+_OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """The dtype, by the name that Headrace spells, and the shape of a stored tensor."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.dtype}{list(self.shape)}"
+
+
+class Source(Protocol):
+    """Something that values can be restored from."""
+
+    @property
+    def path(self) -> str:
+        """What to call it in messages."""
+
+    @property
+    def tensors(self) -> Mapping[str, TensorType]:
+        """What it holds."""
+
+    def read(self, name: str, box: Box | None = None) -> Array:
+        """One tensor, or a part of it, verified as far as the format allows.
+
+        Raises:
+          DataLossError: it is damaged.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSource:
+    """A source made of a function that reads whole tensors.
+
+    Attributes:
+      path: see `Source`.
+      tensors: see `Source`.
+      read_whole: reads one tensor.
+      step: the training step, where the format says.
+      objects: the user's objects, where the format has any.
+      streams: the streams of random numbers, where the format has any.
+      read_part: reads a part of a tensor where that is cheaper than reading all of it.
+    """
+
+    path: str
+    tensors: Mapping[str, TensorType]
+    read_whole: Callable[[str], Array]
+    step: int | None = None
+    objects: Mapping[str, Any] = field(default_factory=dict)
+    streams: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    read_part: Callable[[str, Box], Array] | None = None
+
+    def read(self, name: str, box: Box | None = None) -> Array:
+        """See `Source`."""
+        if box is None:
+            return self.read_whole(name)
+        if self.read_part is not None:
+            return self.read_part(name, box)
+        return self.read_whole(name)[box.within(Box.whole(self.tensors[name].shape))]
+
+
+def source_of_step(step: StoredStep) -> OpenSource:
+    """A saved step as a source."""
+    manifest = step.manifest
+    tensors = {name: TensorType(tensor.dtype, tensor.shape) for name, tensor in manifest.tensors.items()}
+    return OpenSource(
+        str(step.path), tensors, step.read, manifest.step, dict(manifest.objects), manifest.streams, step.read
+    )
+
+
+def open_source(path: str | os.PathLike[str]) -> OpenSource | None:
+    """Open one file or folder of values, by what it looks like.
+
+    Args:
+      path: a saved step, a safetensors file, the index of several, an `.npz` file, or the prefix or any file of a
+        TensorFlow checkpoint.
+    Returns:
+      The source, or None if it is none of these.
+    Raises:
+      DataLossError: it is one of these, and damaged.
+    """
+    place = Path(path)
+    if (place / MANIFEST).is_file():
+        return source_of_step(StoredStep(place))
+    if place.name.endswith(".safetensors.index.json"):
+        return _index(place)
+    if place.suffix == ".safetensors":
+        return _safetensors(place)
+    if place.suffix == ".npz":
+        return _npz(place)
+    prefix = _MEMBER.sub("", os.fspath(path))
+    return _bundle(prefix) if os.path.isfile(f"{prefix}.index") else None
+
+
+def _types_of(file: SafetensorsFile) -> dict[str, TensorType]:
+    return {name: TensorType(entry.value_dtype, entry.value_shape) for name, entry in file.entries.items()}
+
+
+def _safetensors(path: Path) -> OpenSource:
+    file = SafetensorsFile(path)
+    return OpenSource(str(path), _types_of(file), file.read)
+
+
+def _index(path: Path) -> OpenSource:
+    index = HuggingFaceIndex(path)
+    return OpenSource(str(path), index.tensors, index.read)
+
+
+class HuggingFaceIndex:
+    """The safetensors files of one model, by their index `model.safetensors.index.json`.
+
+    A file is opened when one of its tensors is wanted; a tensor that the index promises and its file lacks, and one
+    that the file has and the index does not know, are errors then.
+
+    Args:
+      path: the index.
+    Attributes:
+      path: the index.
+    Raises:
+      NotFoundError: there is no such index.
+      DataLossError: it is no such index.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        try:
+            content = json.loads(self.path.read_bytes())
+        except FileNotFoundError:
+            raise NotFoundError(
+                "there is no such file", expected="a *.safetensors.index.json", got=str(path), hint="look at the path"
+            ) from None
+        except (ValueError, RecursionError) as error:
+            raise self._damaged("JSON", str(error)) from None
+        files = content.get("weight_map") if isinstance(content, dict) else None
+        if not isinstance(files, dict) or not all(isinstance(file, str) for file in files.values()):
+            raise self._damaged("a weight_map of tensor to file", repr(content)[:80])
+        outside = next((file for file in files.values() if Path(file).name != file), None)
+        if outside is not None:
+            raise self._damaged("files beside the index", outside)
+        self._file_of: dict[str, str] = files
+        self._files: dict[str, SafetensorsFile] = {}
+
+    @property
+    def tensors(self) -> dict[str, TensorType]:
+        """What the files hold; opens all of them."""
+        return {name: _types_of(self._open(file))[name] for name, file in self._file_of.items()}
+
+    def read(self, name: str) -> Array:
+        """One tensor, a view of its mapped file."""
+        if name not in self._file_of:
+            raise NotFoundError(
+                f"there is no tensor {name!r} in the index",
+                where=str(self.path),
+                expected=known_names(name, self._file_of),
+                got=repr(name),
+                hint="HuggingFaceIndex(path).tensors lists the names",
+            )
+        return self._open(self._file_of[name]).read(name)
+
+    def _open(self, file: str) -> SafetensorsFile:
+        known = self._files.get(file)
+        if known is not None:
+            return known
+        opened = SafetensorsFile(self.path.parent / file)
+        promised = {name for name, place in self._file_of.items() if place == file}
+        if promised != set(opened):
+            different = sorted(promised ^ set(opened))
+            raise self._damaged(f"the same tensors in the index and in {file}", f"{different[0]!r} in one of them only")
+        self._files[file] = opened
+        return opened
+
+    def _damaged(self, expected: str, got: str) -> DataLossError:
+        return DataLossError(
+            "not a valid index of safetensors files",
+            where=str(self.path),
+            expected=expected,
+            got=got,
+            hint="copy index and files again, all of one version",
+        )
+
+
+def _npz(path: Path) -> OpenSource:
+    def damaged(error: Exception) -> DataLossError:
+        return DataLossError(
+            "not a valid .npz file",
+            where=str(path),
+            expected="a zip file of arrays without Python objects",
+            got=f"{type(error).__name__}: {error}",
+            hint="write it again with numpy.savez",
+        )
+
+    try:
+        with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
+            types = {
+                name.removesuffix(".npy"): _npy_type(archive, name)
+                for name in archive.namelist()
+                if name.endswith(".npy")
+            }
+    except (zipfile.BadZipFile, ValueError, EOFError) as error:
+        raise damaged(error) from None
+
+    def read(name: str) -> Array:
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                array: Array = arrays[name]
+        except (zipfile.BadZipFile, ValueError, EOFError) as error:
+            raise damaged(error) from None
+        return array.astype("S").astype(object) if array.dtype.kind in "SU" else array
+
+    return OpenSource(str(path), types, read)
+
+
+def _npy_type(archive: zipfile.ZipFile, name: str) -> TensorType:
+    with archive.open(name) as file:
+        version = np.lib.format.read_magic(file)
+        reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = reader(file)
+    if dtype.hasobject:
+        raise ValueError(f"{name} holds Python objects, which are never unpickled")
+    return TensorType("string" if dtype.kind in "SU" else dtype.name, tuple(shape))
+
+
+def _bundle(prefix: str) -> OpenSource:
+    """A TensorFlow checkpoint; what TensorFlow 2 adds to a variable's name is taken off."""
+    bundle = TensorBundle(prefix)
+    names = {name.removesuffix(_OBJECT_VALUE): name for name in bundle.entries if name != _OBJECT_GRAPH}
+    types = {
+        short: TensorType(bundle.entries[name].dtype_name, bundle.entries[name].shape) for short, name in names.items()
+    }
+    return OpenSource(prefix, types, lambda name: bundle.read(names[name]))
