@@ -53,5 +53,6 @@ from headrace.grad import (  # noqa: F401
     tables,
     tensor_bytes,
     transfer,
+    tensor_list,
     variable_scatter,
 )

@@ -8,6 +8,7 @@ from typing import Any
 
 from headrace.errors import AttrError, DTypeError, HeadraceError, InternalError
 from headrace.graph.attr import REQUIRED, AttrValue, RawAttr, spec_of
+from headrace.graph.list_spec import list_spec
 from headrace.graph.op_def import UNKNOWN_OUTPUT, OpDef
 from headrace.graph.operation import Operation, Tensor, origin
 from headrace.graph.shape_value import constant_value, constant_value_as_shape
@@ -98,6 +99,9 @@ class _Inference:
     def variable_spec(self, index: int) -> TensorSpec | None:
         source = origin(self.tensors[index])
         return TensorSpec(source.attrs["dtype"], source.attrs["shape"]) if source.type == "VarHandleOp" else None
+
+    def list_spec(self, index: int) -> TensorSpec | None:
+        return list_spec(self.tensors[index])
 
 
 def sees_the_same(original: Operation, inputs: Sequence[Tensor]) -> bool:

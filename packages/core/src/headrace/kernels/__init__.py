@@ -54,5 +54,6 @@ from headrace.kernels import (  # noqa: F401
     tables,
     tensor_bytes,
     transfer,
+    tensor_list,
     variable_scatter,
 )

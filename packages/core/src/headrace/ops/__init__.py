@@ -55,5 +55,6 @@ from headrace.ops import (  # noqa: F401
     tables,
     tensor_bytes,
     transfer,
+    tensor_list,
     variable_scatter,
 )

@@ -116,13 +116,15 @@ def _fill_shape(op: InferenceContext) -> list[Shape]:
 
 @register_op("ZerosLike", inputs={"x": "T"}, outputs={"y": "T"})
 def _zeros_like_shape(op: InferenceContext) -> list[Shape]:
-    """Zeros (false, empty strings) of the input's shape."""
+    """Zeros (false, empty strings) of the input's shape; of a list one for each element."""
     return [op.inputs[0].shape]
 
 
-@register_op("OnesLike", inputs={"x": "T"}, outputs={"y": "T"}, attrs={"T": attr.type(*types.COMPUTABLE)})
+@register_op(
+    "OnesLike", inputs={"x": "T"}, outputs={"y": "T"}, attrs={"T": attr.type(*types.COMPUTABLE, types.variant)}
+)
 def _ones_like_shape(op: InferenceContext) -> list[Shape]:
-    """Ones (true) of the input's shape."""
+    """Ones (true) of the input's shape; of a list one for each element."""
     return [op.inputs[0].shape]
 
 

@@ -16,7 +16,7 @@ from headrace.graph.operation import Tensor
 from headrace.graph.operators import overload_operator
 from headrace.ops.complex import apply_part
 from headrace.ops.promotion import promoted
-from headrace.types import Shape, broadcast_shapes, float32, int8, int16, int32, int64, string
+from headrace.types import Shape, broadcast_shapes, float32, int8, int16, int32, int64, string, variant
 
 __all__ = [
     "SIGNED",
@@ -116,10 +116,13 @@ register_unary("IsFinite", attr.floating, "True where x is neither infinite nor 
 
 
 @register_op(
-    "AddN", inputs={"inputs": "N*T"}, outputs={"sum": "T"}, attrs={"N": attr.int(minimum=1), "T": attr.numeric}
+    "AddN",
+    inputs={"inputs": "N*T"},
+    outputs={"sum": "T"},
+    attrs={"N": attr.int(minimum=1), "T": attr.type(*(attr.numeric.allowed or ()), variant)},
 )
 def _add_n_shape(op: InferenceContext) -> list[Shape]:
-    """The sum of several tensors of one shape; they do not broadcast."""
+    """The sum of several tensors of one shape, or of lists element by element; they do not broadcast."""
     shape = op.inputs[0].shape
     for other in op.inputs[1:]:
         if not shape.is_compatible_with(other.shape):

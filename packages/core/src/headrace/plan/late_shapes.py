@@ -15,6 +15,7 @@ import numpy as np
 from headrace.errors import HeadraceError
 from headrace.graph.attr import AttrValue
 from headrace.graph.operation import Operation
+from headrace.kernels.list_value import TensorList
 from headrace.types import Array, Shape, TensorSpec
 
 __all__ = ["checked_late", "shows_late"]
@@ -81,3 +82,7 @@ class _LateInference:
         storage = self.values[index]
         known = hasattr(storage, "dtype") and isinstance(getattr(storage, "shape", None), Shape)
         return TensorSpec(storage.dtype, storage.shape) if known else None
+
+    def list_spec(self, index: int) -> TensorSpec | None:
+        value = self.values[index]
+        return TensorSpec(value.element_dtype, value.element_shape) if isinstance(value, TensorList) else None

@@ -32,6 +32,9 @@ class OpCase:
       exact: bit-equality instead of the tolerance table.
       deviation: where TensorFlow gives something else and is wrong by its own definition: why. The oracle lists these.
       oracle: False if TensorFlow cannot run the case at all (an operation of our own).
+      build: for operations that take or give what is no array, such as lists: a function of `apply` and the inputs that
+        calls `apply(type, *inputs, **attrs)`, as `hr.apply_op`, and gives tensors that can be fetched. The inputs are
+        then those of the function, and its results what `expected` speaks of.
     """
 
     id: str
@@ -44,6 +47,7 @@ class OpCase:
     exact: bool = False
     deviation: str | None = None
     oracle: bool = True
+    build: Callable[..., Any] | None = None
 
     def __str__(self) -> str:
         return self.id
