@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.kernels.context import NO_RESOURCES, context_of, group_inputs
+from headrace.kernels.context import NO_FUNCTIONS, NO_RESOURCES, context_of, group_inputs
 from headrace.kernels.registry import find_kernel
 
 PASSES = ("fold", "arithmetic", "cse")
@@ -219,7 +219,7 @@ class _Interpreter:
                 return []
             kernel = find_kernel(op.type, op.attrs)
             arguments = group_inputs(op, [np.array(value) for value in inputs])
-            head = () if kernel.direct else (context_of(op, NO_RESOURCES),)
+            head = () if kernel.direct else (context_of(op, NO_RESOURCES, NO_FUNCTIONS),)
             result = kernel.function(*head, *arguments)
         single = len(op.outputs) == 1 and not op.op_def.outputs[0].is_list
         return [np.array(item) for item in ([result] if single else result)]

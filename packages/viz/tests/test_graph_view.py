@@ -84,5 +84,5 @@ def test_an_empty_graph() -> None:
 def test_functions_of_the_graph_are_shown() -> None:
     graph = hr.Graph()
     library = FunctionDefLibrary(function=[FunctionDef(signature=OpDef(name="square"))])
-    graph.library = library.SerializeToString()
+    graph.functions.gradients = library.SerializeToString()
     assert graph_view(graph).library == library

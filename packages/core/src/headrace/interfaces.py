@@ -21,6 +21,7 @@ __all__ = [
     "Backend",
     "Compiled",
     "OpContext",
+    "Functions",
     "OpHook",
     "Rendezvous",
     "Resources",
@@ -28,7 +29,7 @@ __all__ = [
     "VariableStorage",
 ]
 
-INTERFACE_VERSION = 1
+INTERFACE_VERSION = 2
 
 
 class VariableStorage(Protocol):
@@ -151,6 +152,23 @@ class StepControl(Protocol):
 
 
 class OpContext(Protocol):
+class Functions(Protocol):
+    """The functions that the operations of a segment call, compiled on demand. Thread-safe."""
+
+    def compiled(self, function: str, arguments: Sequence[Any]) -> Compiled:
+        """The compiled body of a function for values of the shapes of `arguments`; equal shapes give the same one.
+
+        A kernel that calls a function many times keeps what this returns as long as the shapes stay.
+
+        Args:
+          function: the name of the function.
+          arguments: the values it will be called with.
+        Raises:
+          NotFoundError: there is no such function, or an operation in it has no kernel.
+          HeadraceError: the shapes do not fit the function.
+        """
+
+
     """What a kernel sees of the operation it computes."""
 
     @property
@@ -174,6 +192,10 @@ class OpContext(Protocol):
         """The container in which the operation finds its state."""
 
     @property
+    @property
+    def functions(self) -> Functions:
+        """The functions that its attributes name."""
+
     def step(self) -> StepControl:
         """The step that is running the kernel now; not to be kept beyond the call."""
 
@@ -199,7 +221,9 @@ class Compiled(Protocol):
     def __call__(self, arguments: Sequence[Any], /) -> Sequence[Any]:
         """Compute the results from the arguments.
 
-        The arrays that it returns alias neither each other nor anything else. An error of an operation names it.
+        The arrays that it returns alias neither each other nor anything else; a result whose `_Retval` carries the attr
+        `_may_alias` may share memory with arguments and other results, for callers that only pass it on. Results of
+        dtype resource or variant are the objects themselves. An error of an operation names it.
         """
 
     def run_with_hook(self, arguments: Sequence[Any], hook: OpHook, /) -> Sequence[Any]:
@@ -224,8 +248,16 @@ class Backend(Protocol):
     def devices(self) -> Sequence[str]:
         """The names of the devices it offers, e.g. `["CPU:0"]`; empty if the machine has none. Allocates nothing."""
 
-    def compile(self, segment: Graph, resources: Resources) -> Compiled:
+    def compile(self, segment: Graph, resources: Resources, functions: Functions) -> Compiled:
         """Compile a segment: a graph whose `_Arg` and `_Retval` operations are its arguments and results.
 
-        Called once per plan, before its first step. Raises NotFoundError if an operation has no kernel.
+        Called once per plan, before its first step, and once for each combination of shapes for the body of a function
+        that an operation calls: loops and branches are segments of their own, reached through `functions`.
+
+        Args:
+          segment: the graph, with concrete shapes as far as they are known before the step.
+          resources: where its stateful operations find their state.
+          functions: what its kernels call functions by.
+        Raises:
+          NotFoundError: an operation has no kernel.
         """

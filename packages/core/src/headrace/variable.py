@@ -29,6 +29,7 @@ from headrace.graph.scopes import (
     current_graph,
     has_graph,
     name_scope,
+    outermost_graph,
     without_control_dependencies,
 )
 from headrace.runtime.resources import PROCESS_CONTAINER, VariableBuffer, process_resources, read_only
@@ -85,8 +86,9 @@ class Variable(Operators):
         if beside is not None and beside._storage is None:
             with colocate_with(beside.handle):
                 self._create_in_graph(initial_value, name or "Variable", wanted, shape)
-        elif beside is None and has_graph() and current_graph().effect_order is None:
-            self._create_in_graph(initial_value, name or "Variable", wanted, shape)
+        elif beside is None and has_graph() and current_graph().root.effect_order is None:
+            with outermost_graph():
+                self._create_in_graph(initial_value, name or "Variable", wanted, shape)
         else:
             self._create_in_process(initial_value, name or "Variable", wanted, shape)
 
@@ -119,7 +121,7 @@ class Variable(Operators):
         )
         self.name = self._storage.name
         self._storage.assign(value)
-        order = current_graph().effect_order if has_graph() else None
+        order = current_graph().root.effect_order if has_graph() else None
         if order is not None:
             order.new_variables.append(self.name)
         weakref.finalize(self, process_resources().forget, PROCESS_CONTAINER, self.name)
@@ -137,7 +139,7 @@ class Variable(Operators):
     @property
     def handle(self) -> Tensor:
         """The handle in the graph that is being built, or in the variable's own."""
-        return self.handle_in(current_graph()) if has_graph() and self._storage is not None else self._own_handle()
+        return self.handle_in(current_graph().root) if has_graph() and self._storage is not None else self._own_handle()
 
     def _own_handle(self) -> Tensor:
         if self._read is None:

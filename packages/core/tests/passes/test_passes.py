@@ -9,6 +9,7 @@ import pytest
 
 import headrace as hr
 from headrace.config import Config
+from headrace.kernels.context import NO_FUNCTIONS
 from headrace.passes.arithmetic import arithmetic
 from headrace.passes.cse import cse
 from headrace.passes.fold import fold
@@ -34,7 +35,7 @@ def _types(graph: hr.Graph) -> list[str]:
 
 
 def _run(graph: hr.Graph, value: np.ndarray) -> list[np.ndarray]:
-    return list(NumpyBackend().compile(graph, ResourceManager())([value]))
+    return list(NumpyBackend().compile(graph, ResourceManager(), NO_FUNCTIONS)([value]))
 
 
 def _same_numbers(before: hr.Graph, after: hr.Graph, value: np.ndarray) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.interfaces import Backend
+from headrace.interfaces import INTERFACE_VERSION, Backend
 from headrace.plan.numpy_backend import NumpyBackend
 from headrace.plan.plan import backends, find_backend
 
@@ -264,7 +264,7 @@ def test_a_backend_of_another_interface_version_is_refused(monkeypatch: pytest.M
     monkeypatch.setattr("headrace.plan.plan.metadata.entry_points", lambda group: [entry])
     monkeypatch.setattr("headrace.plan.plan._loaded", {})
     with pytest.raises(
-        hr.errors.UnavailableError, match="backend 'old' does not fit(.|\n)*interface version 1(.|\n)*upgrade"
+        hr.errors.UnavailableError, match="backend 'old' does not fit(.|\n)*interface version 2(.|\n)*upgrade"
     ):
         find_backend("auto")
     Old.interface_version = 1

@@ -8,6 +8,7 @@ import pytest
 import headrace as hr
 from headrace.errors import AbortedError
 from headrace.interfaces import StepControl
+from headrace.kernels.context import NO_FUNCTIONS
 from headrace.kernels.transfer import check_key, transfer_key
 from headrace.plan.plan import find_backend
 from headrace.runtime.rendezvous import LocalRendezvous
@@ -85,6 +86,6 @@ def test_a_transfer_outside_of_any_step_says_so() -> None:
     }
     with graph.as_default():
         graph.create_op("_Send", [hr.constant(np.float32(1))], attrs, name="send")
-    compiled = find_backend("numpy").compile(graph, ResourceManager())
+    compiled = find_backend("numpy").compile(graph, ResourceManager(), NO_FUNCTIONS)
     with pytest.raises(hr.errors.InternalError, match="outside of any step(.|\n)*_Send 'send'"):
         compiled(())

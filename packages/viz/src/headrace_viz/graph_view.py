@@ -25,8 +25,8 @@ def graph_view(graph: hr.Graph) -> GraphDef:
     view = GraphDef()
     for operation in graph.operations:
         _add_node(view, operation)
-    if graph.library:
-        view.library.ParseFromString(graph.library)
+    if graph.functions:
+        view.library.CopyFrom(hr.to_graph_def(hr.Graph(functions=graph.functions)).library)
     return view
 
 

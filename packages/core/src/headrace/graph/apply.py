@@ -86,14 +86,12 @@ def graph_of(inputs: Iterable[TensorLike]) -> Iterator[Graph]:
 
 
 def _find_graph(inputs: Iterable[TensorLike]) -> Graph:
-    """The graph of the first tensor among the inputs, or the one being built."""
+    """The graph of the first tensor among the inputs, or the one being built, also where that is inside the other."""
     for item in inputs:
-        if isinstance(item, Tensor):
-            return item.graph
-        if isinstance(item, (list, tuple)):
-            for part in item:
-                if isinstance(part, Tensor):
-                    return part.graph
+        for part in item if isinstance(item, (list, tuple)) else (item,):
+            if isinstance(part, Tensor):
+                building = current_scope().graph
+                return part.graph if building is None or not building.is_inside(part.graph) else building
     return current_graph()
 
 
@@ -178,14 +176,14 @@ def convert_to_tensor(value: TensorLike, dtype: DType | None = None) -> Tensor:
     tensor = to_tensor() if to_tensor is not None else value
     if isinstance(tensor, Tensor):
         _check_dtype(tensor, dtype)
-        if has_graph() and tensor.graph is not current_graph():
+        if has_graph() and not current_graph().is_inside(tensor.graph):
             raise GraphError(
                 f"tensor '{tensor.name}' belongs to another graph",
                 expected="a tensor of the graph that is being built",
                 got=tensor.op.location,
                 hint="build both in one graph, or feed the value through a placeholder",
             )
-        return tensor
+        return current_graph().own(tensor) if has_graph() else tensor
     if isinstance(value, (list, tuple)) and any(_is_symbolic(item) for item in value):
         parts = [convert_to_tensor(item, dtype or _symbolic_dtype(value)) for item in value]
         packed: Tensor = apply_op("Pack", parts)

@@ -12,6 +12,7 @@ from headrace.errors import GraphError, HeadraceError, NotFoundError, known_name
 from headrace.graph.attr import AttrValue
 from headrace.graph.device_name import canonical_device
 from headrace.graph.effect_order import EffectOrder
+from headrace.graph.function_library import FunctionLibrary
 from headrace.graph.frames import check_back_edge
 from headrace.graph.inference import check_inputs, complete_attrs, infer_specs, sees_the_same
 from headrace.graph.op_def import OpDef, lookup_op_def
@@ -39,12 +40,13 @@ class Graph:
         error, since a graph that grows in a training loop gets slower with every step.
       effect_order: keeps effects in the order of the program, as in the graph of a traced function; by default only
         data and control edges order them.
+      functions: the library of the functions that its operations call; a new one by default.
 
     Attributes:
       handles: the variables that are used in the graph, each with its handle there.
       gradient_rules: the rules without a registered name under which operations of the graph were created.
-      library: the functions that an imported graph brought, as the bytes of its `FunctionDefLibrary`, to be written out
-        again.
+      functions: the functions that its operations call, by name.
+      extensions: for operations that stand for others too, the operation that does more (see `graph.extensions`).
       versions: producer and lowest consumer version of the graph file it was imported from.
 
     Example:
@@ -58,14 +60,20 @@ class Graph:
     """
 
     def __init__(
-        self, *, seed: int | None = None, extend: bool = False, effect_order: EffectOrder | None = None
+        self,
+        *,
+        seed: int | None = None,
+        extend: bool = False,
+        effect_order: EffectOrder | None = None,
+        functions: FunctionLibrary | None = None,
     ) -> None:
         self.seed = seed
         self.extend = extend
         self.effect_order = effect_order
         self.handles: dict[Variable, Tensor] = {}
         self.gradient_rules: dict[str, Any] = {}
-        self.library = b""
+        self.functions = FunctionLibrary() if functions is None else functions
+        self.extensions: dict[Operation, Operation] = {}
         self.versions: tuple[int, int] = (0, 0)
         self._operations: list[Operation] = []
         self._by_name: dict[str, Operation] = {}
@@ -80,6 +88,25 @@ class Graph:
         """The operations in the order of creation; a snapshot."""
         with self._lock:
             return tuple(self._operations)
+
+    @property
+    def root(self) -> Graph:
+        """The graph around all others: this one, unless it is the body of a function that is being built."""
+        return self
+
+    def is_inside(self, graph: Graph) -> bool:
+        """True if `graph` is this one or, for the body of a function, one around it."""
+        return graph is self
+
+    def own(self, tensor: Tensor) -> Tensor:
+        """The tensor that stands for `tensor` in this graph.
+
+        Raises:
+          GraphError: it belongs to another graph.
+        """
+        if tensor.op.graph is not self:
+            raise _foreign(tensor.op)
+        return tensor
 
     @property
     def variables(self) -> list[Variable]:
@@ -165,6 +192,7 @@ class Graph:
         source: SourceLine | None = None,
         op_def: OpDef | None = None,
         like: Operation | None = None,
+        extends: Operation | None = None,
     ) -> Operation:
         """Add one operation: every user function, import and pass goes through here and through its checks.
 
@@ -181,6 +209,8 @@ class Graph:
           op_def: the signature to use where the type is not registered (an unknown operation of an imported graph).
           like: the operation of which this is a copy; checks that have passed for it, on equal inputs, are not
             repeated.
+          extends: the operation that the new one does more than, and stands for in every step that needs both: it
+            waits for the same, and its effects are no new ones.
         Returns:
           The new operation.
         Raises:
@@ -199,19 +229,19 @@ class Graph:
         if type_name in scope.gradient_override:
             attrs = {**(attrs or {}), "_gradient_op_type": self._name_of_rule(type_name, scope)}
         place = f"{type_name} '{requested.rstrip('/')}' created at {line}"
-        inputs = tuple(inputs)
-        order = self.effect_order or scope.effect_order
-        if order is not None:
-            control_inputs = (*control_inputs, *order.before(definition, inputs))
+        order = (self.effect_order or scope.effect_order) if extends is None else None
+        awaited = (*scope.control_inputs, *control_inputs) if extends is None else extends.control_inputs
         try:
-            self._check_owner(inputs, control_inputs)
+            inputs = self._owned(inputs, control_inputs)
+            if order is not None:
+                awaited = (*awaited, *order.before(definition, attrs or {}, inputs, self.functions))
             asked = canonical_device(device) if device else ""
             if like is not None and like.attrs is attrs and sees_the_same(like, inputs):
                 values, specs = like.attrs, [output.spec for output in like.outputs]
             else:
                 values = complete_attrs(definition, attrs or {})
                 check_inputs(definition, values, inputs)
-                specs = infer_specs(definition, requested, values, inputs)
+                specs = infer_specs(definition, requested, values, inputs, self.functions)
         except HeadraceError as error:
             error.at(place)
             raise
@@ -227,7 +257,7 @@ class Graph:
                 op_def=definition,
                 attrs=values,
                 inputs=inputs,
-                control_inputs=tuple(dict.fromkeys((*scope.control_inputs, *control_inputs))),
+                control_inputs=tuple(dict.fromkeys(awaited)),
                 device=asked,
                 colocation=(*scope.colocation, *colocation),
                 source=line,
@@ -239,6 +269,8 @@ class Graph:
             self._by_name[operation.name] = operation
         if order is not None:
             order.record(operation)
+        if extends is not None:
+            self.extensions[extends] = operation
         return operation
 
     def close_loop(self, merge: Operation, back: Tensor) -> None:
@@ -275,14 +307,16 @@ class Graph:
     def all_or_nothing(self) -> Iterator[None]:
         """Take back what is added inside if it ends with an error; other threads wait meanwhile."""
         with self._lock:
-            length, handles, library, versions = len(self._operations), dict(self.handles), self.library, self.versions
+            length, handles, versions = len(self._operations), dict(self.handles), self.versions
+            restore_functions = self.functions.mark()
             try:
                 yield
             except BaseException:
                 for operation in self._operations[length:]:
                     del self._by_name[operation.name]
                 del self._operations[length:]
-                self.handles, self.library, self.versions = handles, library, versions
+                self.handles, self.versions = handles, versions
+                restore_functions()
                 raise
 
     def _name_of_rule(self, op_type: str, scope: Scope) -> str:
@@ -307,7 +341,8 @@ class Graph:
             return self.unique_name(absolute)
         return self.unique_name(prefix + name)
 
-    def _check_owner(self, inputs: Sequence[Tensor], control_inputs: Sequence[Operation]) -> None:
+    def _owned(self, inputs: Sequence[Tensor], control_inputs: Sequence[Operation]) -> tuple[Tensor, ...]:
+        """The inputs as tensors of this graph."""
         for item in inputs:
             if not isinstance(item, Tensor):
                 raise GraphError(
@@ -316,14 +351,14 @@ class Graph:
                     got=repr(item),
                     hint="convert the value first with hr.convert_to_tensor",
                 )
-        for operation in (*(tensor.op for tensor in inputs), *control_inputs):
+        for operation in control_inputs:
             if operation.graph is not self:
-                raise GraphError(
-                    f"'{operation.name}' belongs to another graph",
-                    expected="inputs of the graph in which the operation is created",
-                    got=operation.location,
-                    hint="build both in one graph, or feed the value through a placeholder",
-                )
+                raise self.foreign_control(operation)
+        return tuple([item if item.op.graph is self else self.own(item) for item in inputs])
+
+    def foreign_control(self, operation: Operation) -> GraphError:
+        """The error of an operation of another graph that an operation of this one is to wait for."""
+        return _foreign(operation)
 
     def _check_growth(self, line: SourceLine, place: str) -> None:
         if self._finalized:
@@ -351,3 +386,12 @@ class Graph:
 
     def __repr__(self) -> str:
         return f"<hr.Graph of {len(self._operations)} operations>"
+
+
+def _foreign(operation: Operation) -> GraphError:
+    return GraphError(
+        f"'{operation.name}' belongs to another graph",
+        expected="inputs and control inputs of the graph in which an operation is created",
+        got=operation.location,
+        hint="build both in one graph, or feed the value through a placeholder",
+    )

@@ -6,27 +6,32 @@ the other way round. Operations and attributes that are not known here are kept 
 
 from __future__ import annotations
 
-import hashlib
+import functools
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError, Message
 
 from headrace.errors import DataLossError, GraphError, HeadraceError, InvalidArgumentError, NotFoundError, known_names
 from headrace.graph import reference_variables
-from headrace.graph.attr import AttrSpec, AttrValue, RawAttr
-from headrace.graph.attr_proto import decode_attr, decode_unknown, encode_attr, serialized
+from headrace.graph.attr import AttrSpec, AttrValue
+from headrace.graph.attr_proto import decode_attr, decode_unknown, serialized
 from headrace.graph.constants import read_constants, write_constants
+from headrace.graph.extensions import latest
+from headrace.graph.function_def import encode_function, function_as_graph
+from headrace.graph.function_library import FunctionLibrary
+from headrace.graph.functions import Body
 from headrace.graph.graph import Graph
+from headrace.graph.node_def import COLOCATION, COLOCATION_PREFIX, CONSTANT_KEY, encode_op
 from headrace.graph.op_def import OpDef, find_op_def, unknown_op_def
 from headrace.graph.operation import Operation, Tensor
-from headrace.graph.proto.function_pb2 import FunctionDefLibrary
+from headrace.graph.proto.function_pb2 import FunctionDef, FunctionDefLibrary
 from headrace.graph.proto.graph_pb2 import GraphDef
 from headrace.graph.proto.node_pb2 import NodeDef
+from headrace.graph.proto.op_def_pb2 import OpDef as OpDefProto
 from headrace.graph.reference_variables import Reference
 from headrace.graph.source import SourceLine
 from headrace.types import Array, as_dtype
@@ -38,10 +43,6 @@ PRODUCER = 1087
 
 INLINE_LIMIT = 3 << 29
 """Bytes of constants up to which they are written into the graph file; protobuf ends at 2 GiB."""
-
-_CONSTANT_KEY = "_headrace_constant"
-_COLOCATION = "_class"
-_COLOCATION_PREFIX = "loc:@"
 
 GraphSource = str | os.PathLike[str] | bytes | Message
 
@@ -90,42 +91,33 @@ def _encode_graph(graph: Graph, stored: dict[str, Array] | None) -> GraphDef:
     producer, min_consumer = graph.versions
     proto.versions.producer = producer or PRODUCER
     proto.versions.min_consumer = min_consumer
-    if graph.library:
-        proto.library.ParseFromString(graph.library)
+    _encode_functions(graph.functions, proto.library)
+    written = {latest(op): op for op in reversed(graph.operations)}  # an extension goes by the name of the first one
     for op in graph.operations:
-        _encode_op(op, proto.node.add(), stored)
+        if op not in graph.extensions:
+            encode_op(op, proto.node.add(), stored, _reference(written), name_of=_name_of(written))
     return proto
 
 
-def _encode_op(op: Operation, node: NodeDef, stored: dict[str, Array] | None) -> None:
-    node.name, node.op, node.device = op.name, op.type, op.device
-    node.input.extend(tensor.op.name if tensor.index == 0 else tensor.name for tensor in op.inputs)
-    node.input.extend(f"^{item.name}" for item in op.control_inputs)
-    for name, value in op.attrs.items():
-        if isinstance(value, RawAttr):
-            node.attr[name].ParseFromString(value.serialized)
-        elif stored is not None and op.type == "Const" and name == "value" and _goes_beside(value):
-            key = content_key(value)
-            stored[key] = value
-            node.attr[_CONSTANT_KEY].s = key.encode()
-        elif not _is_implied(value, op.op_def.attrs.get(name)):
-            encode_attr(value, op.op_def.attrs.get(name), node.attr[name])
-    if op.colocation:
-        node.attr[_COLOCATION].list.s.extend((_COLOCATION_PREFIX + name).encode() for name in op.colocation)
+def _name_of(written: Mapping[Operation, Operation]) -> Callable[[Operation], str]:
+    return lambda op: written[latest(op)].name
 
 
-def _is_implied(value: AttrValue, spec: AttrSpec | None) -> bool:
-    return spec is not None and spec.recent and value == spec.default
+def _reference(written: Mapping[Operation, Operation]) -> Callable[[Tensor], str]:
+    def name(tensor: Tensor) -> str:
+        op_name = written[latest(tensor.op)].name
+        return op_name if tensor.index == 0 else f"{op_name}:{tensor.index}"
+
+    return name
 
 
-def _goes_beside(value: Array) -> bool:
-    return value.nbytes > 1024 and value.dtype != object
-
-
-def content_key(value: Array) -> str:
-    """A name for a constant that two arrays share only if they are equal."""
-    header = f"{as_dtype(value.dtype)}{list(value.shape)}".encode()
-    return hashlib.blake2b(np.ascontiguousarray(value).tobytes(), digest_size=16, key=header[:64]).hexdigest()
+def _encode_functions(functions: FunctionLibrary, proto: FunctionDefLibrary) -> None:
+    proto.ParseFromString(functions.gradients)
+    for name in functions:
+        if name in functions.stored:
+            proto.function.add().ParseFromString(functions.stored[name])
+        else:
+            proto.function.append(encode_function(functions[name]))
 
 
 def import_graph_def(
@@ -165,7 +157,14 @@ def import_graph_def(
     proto, constants, label = _load(source)
     target = Graph() if graph is None else graph
     with target.all_or_nothing():
-        _Import(target, f"{name}/" if name else "", constants, SourceLine(label, 0), dict(input_map or {})).run(proto)
+        _Import(
+            target,
+            f"{name}/" if name else "",
+            constants,
+            SourceLine(label, 0),
+            dict(input_map or {}),
+            _signatures(proto),
+        ).run(proto)
     return target
 
 
@@ -231,11 +230,12 @@ class _Import:
     constants: Mapping[str, Array]
     source: SourceLine
     input_map: dict[str, Tensor]
+    signatures: Mapping[str, OpDefProto] = field(default_factory=dict)
     tensors: dict[str, Tensor | Reference] = field(default_factory=dict)
     operations: dict[str, Operation] = field(default_factory=dict)
 
     def run(self, proto: GraphDef) -> None:
-        self.graph.library = _merged(self.graph.library, proto.library)
+        _add_functions(self.graph.functions, proto.library, self.source)
         producer, min_consumer = self.graph.versions
         self.graph.versions = (
             max(producer, proto.versions.producer),
@@ -260,6 +260,8 @@ class _Import:
                 raise
 
     def _add(self, node: NodeDef, outputs: Mapping[str, int]) -> None:
+        if node.op in self.signatures:
+            node = _call(node, self.signatures[node.op])
         op_def = find_op_def(node.op)
         name = self.prefix + node.name
         controls = [
@@ -327,13 +329,13 @@ class _Import:
     def _attrs(self, node: NodeDef, op_def: OpDef | None) -> dict[str, AttrValue]:
         attrs: dict[str, AttrValue] = {}
         for name, value in node.attr.items():
-            if name in (_COLOCATION, _CONSTANT_KEY):
+            if name in (COLOCATION, CONSTANT_KEY):
                 continue
             spec = op_def.attrs.get(name) if op_def is not None else None
             if spec is None and node.op in reference_variables.VARIABLE_TYPES:
                 spec = _VARIABLE_ATTRS.get(name)
             attrs[name] = decode_unknown(name, value) if spec is None else decode_attr(name, value, spec)
-        key = node.attr[_CONSTANT_KEY].s.decode("utf-8", "replace") if _CONSTANT_KEY in node.attr else ""
+        key = node.attr[CONSTANT_KEY].s.decode("utf-8", "replace") if CONSTANT_KEY in node.attr else ""
         if key:
             if key not in self.constants:
                 raise DataLossError(
@@ -346,22 +348,64 @@ class _Import:
         return attrs
 
 
-def _merged(library: bytes, added: FunctionDefLibrary) -> bytes:
-    """The functions and gradients of two libraries; the same one from both is kept once."""
-    known = FunctionDefLibrary.FromString(library)
-    functions = {function.signature.name: function for function in known.function}
+def _signatures(proto: GraphDef) -> dict[str, OpDefProto]:
+    """The signatures of the functions of a file that may be called by their names as if they were types."""
+    return {
+        function.signature.name: function.signature
+        for function in proto.library.function
+        if find_op_def(function.signature.name) is None
+    }
+
+
+def _add_functions(functions: FunctionLibrary, added: FunctionDefLibrary, source: SourceLine) -> None:
+    """Add the functions and gradients of a file; one that the library has already is kept once."""
+    signatures = {item.signature.name: item.signature for item in added.function}
     for function in added.function:
-        if functions.get(function.signature.name, function) != function:
-            raise GraphError(
-                f"two functions are named '{function.signature.name}'",
-                expected="unique names",
-                got="two different definitions",
-                hint="import into a graph of its own, or rename one of the functions",
+        name, content = function.signature.name, serialized(function)
+        if name not in functions:
+            functions.add_stored(
+                name, content, functools.partial(_read_function, content, functions, signatures, source)
             )
-        if function.signature.name not in functions:
-            known.function.append(function)
+        elif content != functions.stored.get(name) and function != _known_function(functions, name):
+            raise functions.conflict(name)
+    known = FunctionDefLibrary.FromString(functions.gradients)
     known.gradient.extend(gradient for gradient in added.gradient if gradient not in known.gradient)
-    return serialized(known)
+    known.registered_gradients.extend(
+        gradient for gradient in added.registered_gradients if gradient not in known.registered_gradients
+    )
+    functions.gradients = serialized(known)
+
+
+def _known_function(functions: FunctionLibrary, name: str) -> FunctionDef:
+    stored = functions.stored.get(name)
+    return encode_function(functions[name]) if stored is None else FunctionDef.FromString(stored)
+
+
+def _read_function(
+    content: bytes, functions: FunctionLibrary, signatures: Mapping[str, OpDefProto], source: SourceLine
+) -> Body:
+    """The body of a function of a graph file."""
+    function = FunctionDef.FromString(content)
+    body = Body(function.signature.name, functions=functions)
+    body.effect_order = None  # the file has every edge that is needed
+    try:
+        _Import(body, "", {}, source, {}, signatures).run(function_as_graph(function, signatures))
+        body.close({op.attrs["index"]: op.outputs[0] for op in body.operations if op.type == "_Arg"})
+    except HeadraceError as error:
+        error.add_note(f"while reading function '{body.name}' of {source.filename}")
+        raise
+    return body
+
+
+def _call(node: NodeDef, signature: OpDefProto) -> NodeDef:
+    """A call of a function by its name, as if it were a type, written as the call that it is."""
+    call = NodeDef(name=node.name, op="StatefulPartitionedCall" if signature.is_stateful else "PartitionedCall")
+    call.input.extend(node.input)
+    call.device = node.device
+    call.attr["Tin"].list.type.extend(argument.type for argument in signature.input_arg)
+    call.attr["Tout"].list.type.extend(argument.type for argument in signature.output_arg)
+    call.attr["f"].func.name = node.op
+    return call
 
 
 _VARIABLE_ATTRS = {
@@ -373,10 +417,10 @@ _VARIABLE_ATTRS = {
 
 
 def _colocation(node: NodeDef) -> list[str]:
-    if _COLOCATION not in node.attr:
+    if COLOCATION not in node.attr:
         return []
-    texts = [item.decode("utf-8", "replace") for item in node.attr[_COLOCATION].list.s]
-    return [text.removeprefix(_COLOCATION_PREFIX) for text in texts if text.startswith(_COLOCATION_PREFIX)]
+    texts = [item.decode("utf-8", "replace") for item in node.attr[COLOCATION].list.s]
+    return [text.removeprefix(COLOCATION_PREFIX) for text in texts if text.startswith(COLOCATION_PREFIX)]
 
 
 def _highest_outputs(proto: GraphDef) -> dict[str, int]:

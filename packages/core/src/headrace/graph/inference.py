@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.errors import AttrError, DTypeError, HeadraceError, InternalError
 from headrace.graph.attr import REQUIRED, AttrValue, RawAttr, spec_of
+from headrace.graph.function_library import FunctionLibrary
+from headrace.graph.handle_spec import variable_spec
 from headrace.graph.list_spec import list_spec
 from headrace.graph.op_def import UNKNOWN_OUTPUT, OpDef
-from headrace.graph.operation import Operation, Tensor, origin
+from headrace.graph.operation import Operation, Tensor, bodies_of
 from headrace.graph.shape_value import constant_value, constant_value_as_shape
 from headrace.types import Array, Shape, TensorSpec
+
+if TYPE_CHECKING:
+    from headrace.graph.functions import Body
 
 __all__ = ["check_inputs", "complete_attrs", "infer_specs", "sees_the_same"]
 
@@ -82,6 +87,12 @@ class _Inference:
     type: str
     attrs: Mapping[str, AttrValue]
     tensors: Sequence[Tensor]
+    op_def: OpDef
+    functions: FunctionLibrary
+
+    @property
+    def bodies(self) -> Sequence[Body]:
+        return bodies_of(self.op_def, self.attrs, self.functions)
 
     @property
     def inputs(self) -> Sequence[TensorSpec]:
@@ -97,8 +108,10 @@ class _Inference:
         return constant_value_as_shape(self.tensors[index])
 
     def variable_spec(self, index: int) -> TensorSpec | None:
-        source = origin(self.tensors[index])
-        return TensorSpec(source.attrs["dtype"], source.attrs["shape"]) if source.type == "VarHandleOp" else None
+        return variable_spec(self.tensors[index])
+
+    def handle_origin(self, index: int) -> Operation | None:
+        return origin(self.tensors[index])
 
     def list_spec(self, index: int) -> TensorSpec | None:
         return list_spec(self.tensors[index])
@@ -112,10 +125,12 @@ def sees_the_same(original: Operation, inputs: Sequence[Tensor]) -> bool:
     )
 
 
-def infer_specs(op_def: OpDef, name: str, attrs: Mapping[str, AttrValue], inputs: Sequence[Tensor]) -> list[TensorSpec]:
+def infer_specs(
+    op_def: OpDef, name: str, attrs: Mapping[str, AttrValue], inputs: Sequence[Tensor], functions: FunctionLibrary
+) -> list[TensorSpec]:
     """Run the shape function; an error that does not show what it got gets the inputs' specs."""
     dtypes = [dtype for argument in op_def.outputs for dtype in argument.dtypes(attrs)]
-    context = _Inference(name.rstrip("/"), op_def.name, attrs, inputs)
+    context = _Inference(name.rstrip("/"), op_def.name, attrs, inputs, op_def, functions)
     shapes: Any
     try:
         shapes = op_def.shape_function(context)

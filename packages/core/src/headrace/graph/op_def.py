@@ -7,12 +7,18 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from headrace import types
 from headrace.errors import AlreadyExistsError, AttrError, InvalidArgumentError, UnknownOpError, known_names
 from headrace.graph.attr import AttrSpec, AttrValue, any_type
 from headrace.types import Array, DType, Shape, TensorSpec, as_dtype
+
+if TYPE_CHECKING:
+    from headrace.graph.operation import Operation
+
+if TYPE_CHECKING:
+    from headrace.graph.functions import Body
 
 __all__ = [
     "UNKNOWN_OUTPUT",
@@ -52,6 +58,10 @@ class InferenceContext(Protocol):
 
     def attr(self, name: str) -> AttrValue:
         """The value of an attribute, defaults filled in."""
+
+    @property
+    def bodies(self) -> Sequence[Body]:
+        """The bodies of the functions that the attributes name."""
 
     def constant(self, index: int) -> Array | None:
         """The value of input `index` if it is known while the graph is built, else None."""
@@ -160,6 +170,11 @@ class OpDef:
     @property
     def signature(self) -> str:
         """The signature on one line, as errors and `headrace ops` show it."""
+    @property
+    def function_attrs(self) -> tuple[str, ...]:
+        """The attributes that name functions: those that the operation calls."""
+        return tuple(name for name, spec in self.attrs.items() if spec.kind == "function")
+
         inputs = ", ".join(str(arg) for arg in self.inputs)
         outputs = ", ".join(str(arg) for arg in self.outputs)
         attrs = "; ".join(f"{name}: {spec}" for name, spec in self.attrs.items())

@@ -3,19 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from headrace.errors import InvalidArgumentError
-from headrace.graph.attr import AttrValue
+from headrace.graph.attr import AttrValue, FunctionName
+from headrace.graph.function_library import FunctionLibrary
 from headrace.graph.op_def import OpDef
 from headrace.graph.operators import Operators
 from headrace.graph.source import SourceLine
 from headrace.types import DType, Shape, TensorSpec
 
 if TYPE_CHECKING:
+    from headrace.graph.functions import Body
     from headrace.graph.graph import Graph
 
-__all__ = ["Operation", "Tensor", "origin"]
+__all__ = ["Effects", "Operation", "Tensor", "bodies_of", "origin"]
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """What running a function does besides giving its results.
+
+    Attributes:
+      reads: the indices of the arguments whose resource it reads only.
+      writes: the indices of the arguments whose resource it may change.
+      stateful: running it twice is not the same as running it once.
+      has_effect: it changes something outside, so it runs whether or not its results are read.
+      blocks: it may wait for another operation or step.
+    """
+
+    reads: frozenset[int] = frozenset()
+    writes: frozenset[int] = frozenset()
+    stateful: bool = False
+    has_effect: bool = False
+    blocks: bool = False
 
 
 class Operation:
@@ -89,6 +111,27 @@ class Operation:
                 got=name,
                 hint="operation.attrs holds all of them with their values",
             ) from None
+
+    @property
+    def bodies(self) -> tuple[Body, ...]:
+        """The bodies of the functions that it calls: the branches of an `If`, condition and body of a `While`."""
+        return bodies_of(self.op_def, self.attrs, self.graph.functions)
+
+    @property
+    def is_stateful(self) -> bool:
+        """True if running it twice is not the same as running it once; what calls functions is as they are."""
+        bodies = self.bodies
+        return any(body.effects.stateful for body in bodies) if bodies else self.op_def.stateful
+
+    @property
+    def has_effect(self) -> bool:
+        """True if running it changes something outside, so that it runs whether or not its outputs are read."""
+        return self.op_def.has_effect or any(body.effects.has_effect for body in self.bodies)
+
+    @property
+    def blocks(self) -> bool:
+        """True if running it may wait for another operation or step."""
+        return self.op_def.blocks or any(body.effects.blocks for body in self.bodies)
 
     @property
     def location(self) -> str:
@@ -188,6 +231,18 @@ class Tensor(Operators):
             got=f"a symbolic tensor {self.spec}",
             hint=hint,
         )
+
+
+def bodies_of(op_def: OpDef, attrs: Mapping[str, AttrValue], functions: FunctionLibrary) -> tuple[Body, ...]:
+    """The bodies of the functions that an operation of these attributes calls, in the order of the attributes."""
+    bodies: list[Body] = []
+    for name in op_def.function_attrs:
+        value = attrs.get(name, ())
+        bodies += [
+            functions[item.name if isinstance(item, FunctionName) else item]
+            for item in (value if isinstance(value, (list, tuple)) else (value,))
+        ]
+    return tuple(bodies)
 
 
 def origin(tensor: Tensor) -> Operation:

@@ -218,7 +218,10 @@ def _answer(function: DeviceFunction, operation: Operation) -> DeviceName:
 
 @contextmanager
 def control_dependencies(control_inputs: Iterable[Operation | Tensor]) -> Iterator[None]:
-    """Let the operations created inside run only after the given ones; an empty sequence changes nothing."""
+    """Let the operations created inside run only after the given ones; an empty sequence changes nothing.
+
+    Inside the function of a loop or branch, operations without effect of the graph around it have run already.
+    """
     if hasattr(control_inputs, "graph"):
         raise GraphError(
             "control dependencies are a sequence",
@@ -230,7 +233,7 @@ def control_dependencies(control_inputs: Iterable[Operation | Tensor]) -> Iterat
     graph = current_graph()
     operations = tuple(_operation(item) for item in control_inputs)
     for operation in operations:
-        if operation.graph is not graph:
+        if not graph.is_inside(operation.graph):
             raise GraphError(
                 "a control dependency lies in another graph",
                 where=operation.location,
@@ -238,6 +241,9 @@ def control_dependencies(control_inputs: Iterable[Operation | Tensor]) -> Iterat
                 got="one of another graph",
                 hint="build both in one graph",
             )
+        if operation.graph is not graph and operation.has_effect:
+            raise graph.foreign_control(operation)
+    operations = tuple(operation for operation in operations if operation.graph is graph)  # what is outside comes first
     with enter(replace(outer, control_inputs=outer.control_inputs + operations)):
         yield
 
@@ -257,6 +263,15 @@ def colocate_with(item: Operation | Tensor) -> Iterator[None]:
     """
     outer = _scope.get()
     with enter(replace(outer, devices=(), colocation=(*outer.colocation, _operation(item).name))):
+        yield
+
+
+@contextmanager
+def outermost_graph() -> Iterator[None]:
+    """Leave the functions that are being built, for what is made once however often they run (variables)."""
+    outer = _scope.get()
+    root = current_graph().root
+    with enter(outer if outer.graph is root else Scope(graph=root, device=outer.device)):
         yield
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from headrace.errors import InternalError
 from headrace.graph.operation import Operation
-from headrace.interfaces import Rendezvous, Resources, StepControl, VariableStorage
+from headrace.interfaces import Compiled, Functions, Rendezvous, Resources, StepControl, VariableStorage
 from headrace.types import DType, Shape, TensorSpec
 
-__all__ = ["NO_RESOURCES", "KernelContext", "context_of", "group_inputs", "inside_step"]
+__all__ = ["NO_FUNCTIONS", "NO_RESOURCES", "KernelContext", "context_of", "current_step", "group_inputs", "inside_step"]
 
 
 class _Unbounded:
@@ -56,7 +56,7 @@ class KernelContext:
 
     Attributes:
       attrs: its attributes by name, defaults filled in.
-      name, type, inputs, outputs, resources: see `interfaces.OpContext`.
+      name, type, inputs, outputs, resources, functions: see `interfaces.OpContext`.
     """
 
     name: str
@@ -70,13 +70,14 @@ class KernelContext:
         """The value of an attribute."""
         return self.attrs[name]
 
+    functions: Functions
     @property
     def step(self) -> StepControl:
         """The step that is running the kernel now."""
         return _running.get()
 
 
-def context_of(op: Operation, resources: Resources) -> KernelContext:
+def context_of(op: Operation, resources: Resources, functions: Functions) -> KernelContext:
     """The context of an operation of a graph."""
     return KernelContext(
         name=op.name,
@@ -90,6 +91,7 @@ def context_of(op: Operation, resources: Resources) -> KernelContext:
 
 def group_inputs(op: Operation, values: Sequence[object]) -> list[object]:
     """Arrange flat input values as the signature does: a list for each input that stands for several tensors."""
+        functions=functions,
     grouped: list[object] = []
     position = 0
     for argument in op.op_def.inputs:
@@ -105,6 +107,21 @@ def _stateful_folding(what: str) -> InternalError:
         f"{what} was asked for while folding constants",
         expected="a kernel without state",
         got=what,
+class _NoFunctions:
+    """The functions of computations that call none: constant folding, and segments without loops and branches."""
+
+    def compiled(self, function: str, arguments: Sequence[Any]) -> Compiled:
+        raise InternalError(
+            f"function '{function}' was called where there are none",
+            expected="a segment compiled together with its functions",
+            got="one compiled alone",
+            hint="pass the functions of the plan to Backend.compile",
+        )
+
+
+NO_FUNCTIONS: Functions = _NoFunctions()
+
+
         hint="declare your operation with hr.register_op(..., stateful=True); if it is not yours, please report this",
     )
 

@@ -12,7 +12,7 @@ from headrace.graph.graph import Graph
 from headrace.graph.inference import infer_specs
 from headrace.graph.operation import Operation, Tensor
 from headrace.graph.shape_value import constant_value
-from headrace.kernels.context import NO_RESOURCES, context_of, group_inputs
+from headrace.kernels.context import NO_FUNCTIONS, NO_RESOURCES, context_of, group_inputs
 from headrace.kernels.registry import find_kernel, kernels_of
 from headrace.passes.rewrite import drop_dead, is_pure, rewrite
 from headrace.types import Array, Shape
@@ -34,7 +34,7 @@ def fold(graph: Graph) -> Graph:
 
 
 def _fold_op(op: Operation, inputs: Sequence[Tensor], graph: Graph) -> Sequence[Tensor] | None:
-    if op.type == "Const" or not is_pure(op):
+    if op.type == "Const" or not is_pure(op) or op.op_def.function_attrs:  # a loop may take any time
         return None
     values = _values(op, inputs)
     if values is None:
@@ -67,7 +67,9 @@ def _values(op: Operation, inputs: Sequence[Tensor]) -> list[Array] | None:
         return None
     try:
         if not all(tensor.shape.is_fully_defined for tensor in op.inputs):
-            infer_specs(op.op_def, op.name, op.attrs, inputs)  # kernels rely on what it refuses now that shapes show
+            infer_specs(
+                op.op_def, op.name, op.attrs, inputs, op.graph.functions
+            )  # kernels rely on what it refuses now that shapes show
         results = _compute(op, constants)
     except Exception:  # whatever it is, the step that needs the value raises it again, and says where
         return None
@@ -107,7 +109,9 @@ def _compute(op: Operation, constants: Sequence[Array]) -> list[Array] | None:
     arguments = group_inputs(op, constants)
     with np.errstate(all="ignore"):
         result = (
-            kernel.function(*arguments) if kernel.direct else kernel.function(context_of(op, NO_RESOURCES), *arguments)
+            kernel.function(*arguments)
+            if kernel.direct
+            else kernel.function(context_of(op, NO_RESOURCES, NO_FUNCTIONS), *arguments)
         )
     results = [result] if len(op.outputs) == 1 and not op.op_def.outputs[0].is_list else list(result)
     keeps_promise = all(

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from headrace.errors import FeedError, GraphError
+from headrace.graph.extensions import needed_operations
+from headrace.graph.frames import forward_inputs
 from headrace.graph.graph import Graph
+from headrace.graph.handle_spec import handle_attrs
 from headrace.graph.operation import Operation, Tensor
-from headrace.passes.rewrite import copy_op
+from headrace.passes.rewrite import close_loops, copy_op
 from headrace.types import Shape
 
 __all__ = ["prune"]
@@ -19,6 +22,9 @@ def prune(
     targets: Sequence[Operation],
     feeds: Sequence[Tensor],
     feed_shapes: Sequence[Shape] | None = None,
+    *,
+    prefix: str = "",
+    may_alias: bool = False,
 ) -> Graph:
     """The part of `graph` that a step needs, as a bounded graph.
 
@@ -33,24 +39,30 @@ def prune(
       targets: the operations to run for their effect.
       feeds: the tensors that get a value from outside.
       feed_shapes: the shapes to assume of the feeds, or None for their static ones.
+      prefix: what comes before the names of the operations, for the body of a function: state that is kept under the
+        name of an operation must not be shared with another one.
+      may_alias: the results are only passed on, so they may share memory (see `interfaces.Compiled`).
     Raises:
       FeedError: a placeholder is needed and not fed.
       GraphError: a target only marks a result.
     """
-    bounded = Graph(seed=graph.seed, extend=True)
-    bounded.library = graph.library
+    bounded = Graph(seed=graph.seed, extend=True, functions=graph.functions)
     shapes = feed_shapes if feed_shapes is not None else [feed.shape for feed in feeds]
     tensors: dict[Tensor, Tensor] = {}
     for index, (feed, shape) in enumerate(zip(feeds, shapes, strict=True)):
-        attrs: Mapping[str, object] = {"T": feed.dtype, "index": index, "shape": shape}
+        attrs: Mapping[str, object] = {"T": feed.dtype, "index": index, "shape": shape, **handle_attrs([feed])}
         argument = bounded.create_op(
             "_Arg", (), attrs, name=f"argument_{index}", device=feed.op.device, source=feed.op.source
         )
         tensors[feed] = argument.outputs[0]
-    only_placeholders = all(feed.op.type == "Placeholder" for feed in feeds)
+    only_placeholders = all(feed.op.type in ("Placeholder", "_Arg") for feed in feeds)
     marked = frozenset(targets)
     copies: dict[Operation, Operation] = {}
-    for op in _needed(fetches, targets, frozenset(feeds)):
+    operations, replaced = needed_operations(fetches, targets, frozenset(feeds))
+    stands_for: dict[Operation, list[Operation]] = {}
+    for replaced_op, extension in replaced.items():
+        stands_for.setdefault(extension, []).append(replaced_op)
+    for op in operations:
         if op.type in ("Placeholder", "_Arg") and op.outputs[0] not in tensors:
             raise _missing_feed(op, fetches, targets)
         if op.type == "_Retval":
@@ -61,15 +73,20 @@ def prune(
                 got="a _Retval operation",
                 hint=f"fetch what it reads, '{op.inputs[0].name}'",
             )
-        inputs = [tensors[tensor] for tensor in op.inputs]
+        inputs = [tensors[tensor] for tensor in forward_inputs(op)]
         controls = [copies[item] for item in op.control_inputs if item in copies]
-        attrs = {**op.attrs, "_target": True} if op in marked else op.attrs
-        copies[op] = copy_op(op, inputs, bounded, controls, attrs, trusted=only_placeholders)
-        for old, new in zip(op.outputs, copies[op].outputs, strict=True):
+        equal = (op, *stands_for.get(op, ()))
+        attrs = {**op.attrs, "_target": True} if any(item in marked for item in equal) else op.attrs
+        copy = copy_op(op, inputs, bounded, controls, attrs, prefix=prefix, trusted=only_placeholders)
+        for old, new in zip(op.outputs, copy.outputs, strict=True):
             new.shape = _sharpened(new.shape, old.shape) if only_placeholders else new.shape
-            tensors.setdefault(old, new)
+        for item in equal:
+            copies[item] = copy
+            for old, new in zip(item.outputs, copy.outputs, strict=False):  # an extension has more outputs
+                tensors.setdefault(old, new)
+    close_loops(copies, tensors)
     for index, fetch in enumerate(fetches):
-        attrs = {"T": fetch.dtype, "index": index}
+        attrs = {"T": fetch.dtype, "index": index, **({"_may_alias": True} if may_alias else {})}
         bounded.create_op("_Retval", [tensors[fetch]], attrs, name=f"result_{index}", source=fetch.op.source)
     return bounded
 
@@ -77,25 +94,6 @@ def prune(
 def _sharpened(inferred: Shape, declared: Shape) -> Shape:
     """What the user declared beyond the shape function's knowledge (by `set_shape`) is kept."""
     return inferred.merge(declared) if inferred.is_compatible_with(declared) else inferred
-
-
-def _needed(fetches: Sequence[Tensor], targets: Sequence[Operation], feeds: frozenset[Tensor]) -> list[Operation]:
-    """The operations to run, in the order of creation, which is topological since graphs only grow."""
-    needed: set[Operation] = set()
-    stack = [fetch.op for fetch in fetches if fetch not in feeds] + list(targets)
-    while stack:
-        op = stack.pop()
-        if op in needed:
-            continue
-        needed.add(op)
-        stack.extend(tensor.op for tensor in op.inputs if tensor not in feeds)
-        stack.extend(item for item in op.control_inputs if not _all_fed(item, feeds))
-    return sorted(needed, key=lambda item: item.index)
-
-
-def _all_fed(op: Operation, feeds: frozenset[Tensor]) -> bool:
-    """An operation whose every output is fed need not run, not even for a control edge."""
-    return bool(op.outputs) and all(output in feeds for output in op.outputs)
 
 
 def _missing_feed(op: Operation, fetches: Sequence[Tensor], targets: Sequence[Operation]) -> FeedError:

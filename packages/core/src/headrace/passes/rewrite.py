@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from headrace.graph.frames import back_edge, forward_inputs
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
+from headrace.types import Shape
 
-__all__ = ["copy_op", "drop_dead", "is_pure", "is_root", "rewrite"]
+__all__ = ["close_loops", "copy_op", "drop_dead", "is_pure", "is_root", "rewrite"]
 
 _MARKERS = frozenset({"_Arg", "_Retval", "Placeholder", "NoOp"})
 """Types that compute nothing: they mark what goes in and out of a graph, or order effects."""
@@ -26,13 +28,12 @@ def rewrite(graph: Graph, rule: Rule) -> Graph:
 
     Control inputs follow a replaced operation to the operation that gives its first output now.
     """
-    result = Graph(seed=graph.seed, extend=True)
-    result.library = graph.library
+    result = Graph(seed=graph.seed, extend=True, functions=graph.functions)
     tensors: dict[Tensor, Tensor] = {}
     operations: dict[Operation, Operation] = {}
     for op in graph.operations:
-        inputs = [tensors[tensor] for tensor in op.inputs]
-        replaced = rule(op, inputs, result)
+        inputs = [tensors[tensor] for tensor in forward_inputs(op)]
+        replaced = None if back_edge(op) is not None else rule(op, inputs, result)
         if replaced is None:
             copied = copy_op(op, inputs, result, [operations[item] for item in op.control_inputs])
             replaced = copied.outputs
@@ -40,6 +41,7 @@ def rewrite(graph: Graph, rule: Rule) -> Graph:
         elif replaced:
             operations[op] = replaced[0].op
         tensors.update(zip(op.outputs, replaced, strict=True))
+    close_loops(operations, tensors)
     return result
 
 
@@ -50,17 +52,24 @@ def copy_op(
     control_inputs: Sequence[Operation] = (),
     attrs: Mapping[str, object] | None = None,
     *,
+    prefix: str = "",
     trusted: bool = True,
 ) -> Operation:
     """Create the same operation in another graph, with other inputs and possibly other attributes.
 
+    The head of a loop is copied without its back edge; `close_loops` adds it when the whole loop is there.
+
+    `prefix`: what comes before its name there.
     `trusted`: what was inferred for `op` from the values of its inputs holds for the new ones too.
     """
-    return graph.create_op(
+    attrs = op.attrs if attrs is None else attrs
+    if back_edge(op) is not None:
+        attrs = {**attrs, "N": len(inputs)}
+    copied = graph.create_op(
         op.type,
         inputs,
-        op.attrs if attrs is None else attrs,
-        name=op.name + "/",
+        attrs,
+        name=f"{prefix}{op.name}/",
         control_inputs=control_inputs,
         device=op.device,
         colocation=op.colocation,
@@ -68,16 +77,34 @@ def copy_op(
         op_def=op.op_def,
         like=op if trusted else None,
     )
+    if back_edge(op) is not None:
+        copied.outputs[0].shape = op.outputs[0].shape if trusted else Shape()  # later iterations may differ from Enter
+    return copied
+
+
+def close_loops(copies: Mapping[Operation, Operation], tensors: Mapping[Tensor, Tensor]) -> None:
+    """Add the back edges of copied loops.
+
+    Args:
+      copies: the operations by those they are copies of.
+      tensors: what stands for the tensors of the old graph.
+    """
+    for op, copied in copies.items():
+        back = back_edge(op)
+        if back is not None:
+            tensor = tensors[back]
+            tensor.set_shape(copied.outputs[0].shape)
+            copied.graph.close_loop(copied, tensor)
 
 
 def is_root(op: Operation) -> bool:
     """True if the operation must run whether or not another one reads it."""
-    return op.type in ("_Arg", "_Retval") or "_target" in op.attrs or op.op_def.has_effect
+    return op.type in ("_Arg", "_Retval") or "_target" in op.attrs or op.has_effect
 
 
 def is_pure(op: Operation) -> bool:
     """True if the operation does nothing but compute its outputs: a pass may put other tensors in their place."""
-    runs_for_effect = op.op_def.stateful or op.control_inputs or "_target" in op.attrs
+    runs_for_effect = op.is_stateful or op.control_inputs or "_target" in op.attrs
     return bool(op.outputs) and op.type not in _MARKERS and not runs_for_effect
 
 
@@ -93,11 +120,11 @@ def drop_dead(graph: Graph) -> Graph:
             stack.extend(op.control_inputs)
     if len(needed) == len(graph.operations):
         return graph
-    result = Graph(seed=graph.seed, extend=True)
-    result.library = graph.library
+    result = Graph(seed=graph.seed, extend=True, functions=graph.functions)
     copies: dict[Operation, Operation] = {}
     for op in graph.operations:
         if op in needed:
-            inputs = [copies[tensor.op].outputs[tensor.index] for tensor in op.inputs]
+            inputs = [copies[tensor.op].outputs[tensor.index] for tensor in forward_inputs(op)]
             copies[op] = copy_op(op, inputs, result, [copies[item] for item in op.control_inputs])
+    close_loops(copies, {old: new for op in copies for old, new in zip(op.outputs, copies[op].outputs, strict=True)})
     return result

@@ -14,6 +14,7 @@ import numpy as np
 
 from headrace.errors import HeadraceError
 from headrace.graph.attr import AttrValue
+from headrace.graph.functions import Body
 from headrace.graph.operation import Operation
 from headrace.kernels.list_value import TensorList
 from headrace.types import Array, Shape, TensorSpec
@@ -22,8 +23,8 @@ __all__ = ["checked_late", "shows_late"]
 
 
 def shows_late(op: Operation) -> bool:
-    """True if the size of an input is not known before the step."""
-    return any(tensor.dtype.numpy is not None and not tensor.shape.is_fully_defined for tensor in op.inputs)
+    """True if the size of an input is not known before the step; functions are compiled for the sizes that they get."""
+    return not op.op_def.function_attrs and any(tensor.dtype.numpy is not None and not tensor.shape.is_fully_defined for tensor in op.inputs)
 
 
 def checked_late(op: Operation, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -68,6 +69,10 @@ class _LateInference:
     def attr(self, name: str) -> AttrValue:
         return self.attrs[name]
 
+    @property
+    def bodies(self) -> Sequence[Body]:
+        return ()
+
     def constant(self, index: int) -> Array | None:
         value = self.values[index]
         return np.asarray(value) if isinstance(value, (np.ndarray, np.generic)) else None
@@ -82,6 +87,9 @@ class _LateInference:
         storage = self.values[index]
         known = hasattr(storage, "dtype") and isinstance(getattr(storage, "shape", None), Shape)
         return TensorSpec(storage.dtype, storage.shape) if known else None
+
+    def handle_origin(self, index: int) -> Operation | None:
+        return None
 
     def list_spec(self, index: int) -> TensorSpec | None:
         value = self.values[index]

@@ -17,7 +17,7 @@ import numpy as np
 from headrace.errors import HeadraceError, InvalidArgumentError, ResourceExhaustedError
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation
-from headrace.interfaces import INTERFACE_VERSION, OpHook, Resources
+from headrace.interfaces import INTERFACE_VERSION, Functions, OpHook, Resources
 from headrace.plan.memory import ALIGNMENT
 from headrace.plan.program import Line, Program
 from headrace.plan.step_source import FIRST_LINE, step_source
@@ -38,9 +38,9 @@ class NumpyBackend:
         """The one device of this backend."""
         return ["CPU:0"]
 
-    def compile(self, segment: Graph, resources: Resources) -> NumpyPlan:
+    def compile(self, segment: Graph, resources: Resources, functions: Functions) -> NumpyPlan:
         """Compile a bounded graph."""
-        return NumpyPlan(Program.of(segment, resources))
+        return NumpyPlan(Program.of(segment, resources, functions))
 
 
 class NumpyPlan:

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from importlib import metadata
 
 from headrace.config import Config
-from headrace.errors import NotFoundError, UnavailableError, known_names
+from headrace.errors import FeedError, NotFoundError, UnavailableError, known_names
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 from headrace.interfaces import INTERFACE_VERSION, Backend, Compiled, Resources
 from headrace.passes.pipeline import optimize
 from headrace.passes.prune import prune
+from headrace.plan.nested import NestedPlans
 from headrace.plan.numpy_backend import NumpyBackend
+from headrace.plan.program import is_handle
 from headrace.types import Shape
 
 __all__ = ["Plan", "backends", "compile_plan", "find_backend"]
@@ -59,14 +61,28 @@ def compile_plan(
       resources: the container in which stateful operations find their state.
       config: which passes and which backend.
     Raises:
-      FeedError: a placeholder is needed and not fed.
+      FeedError: a placeholder is needed and not fed, or a fetch is no value, such as a handle.
       NotFoundError: an operation has no kernel, or a pass or backend of that name does not exist.
     """
+    for fetch in fetches:
+        _check_has_value(fetch)
     bounded = prune(graph, fetches, targets, feeds, feed_shapes)
     optimized = optimize(bounded, config)
     backend = find_backend(config.backend)
-    blocks = any(op.op_def.blocks for op in optimized.operations)
-    return Plan(optimized, backend.name, backend.compile(optimized, resources), blocks)
+    blocks = any(op.blocks for op in optimized.operations)
+    functions = NestedPlans(optimized.functions, backend, resources, config)
+    return Plan(optimized, backend.name, backend.compile(optimized, resources, functions), blocks)
+
+
+def _check_has_value(tensor: Tensor) -> None:
+    if is_handle(tensor.dtype):
+        raise FeedError(
+            f"'{tensor.name}' cannot be fetched",
+            where=tensor.op.location,
+            expected="a tensor of numbers or strings",
+            got=str(tensor.spec),
+            hint="fetch what is read from the handle",
+        )
 
 
 _loaded: dict[str, Backend] = {}

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.errors import FeedError, HeadraceError
+from headrace.errors import HeadraceError
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
-from headrace.interfaces import Resources
+from headrace.interfaces import Functions, Resources
 from headrace.kernels.context import context_of, group_inputs
 from headrace.kernels.registry import Kernel, find_kernel
 from headrace.plan.late_shapes import checked_late, shows_late
 from headrace.plan.memory import Allocation, Step, last_uses, plan_memory
+from headrace.types import DType
 
-__all__ = ["Line", "Program"]
+__all__ = ["Line", "Program", "is_handle"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ class Program:
       allocation: where the planned values live.
       last: see `memory.last_uses`.
       shared: result positions that must be copied, because their memory is not theirs alone.
+      handles: result positions whose value is no array.
     """
 
     arguments: tuple[int, ...]
@@ -61,22 +63,24 @@ class Program:
     allocation: Allocation
     last: dict[int, int]
     shared: frozenset[int]
+    handles: frozenset[int]
 
     @classmethod
-    def of(cls, segment: Graph, resources: Resources) -> Program:
+    def of(cls, segment: Graph, resources: Resources, functions: Functions) -> Program:
         """Choose kernels and plan memory.
 
         Args:
           segment: a bounded graph.
           resources: where its stateful operations find their state.
+          functions: what its kernels call functions by.
         Raises:
           NotFoundError: an operation has no kernel.
-          FeedError: a result is no value, such as a handle.
         """
         numbers: dict[Tensor, int] = {}
         constants: dict[int, Any] = {}
         arguments: dict[int, int] = {}
         results: dict[int, int] = {}
+        passed_on: set[int] = set()
         lines: list[Line] = []
         for op in segment.operations:
             for output in op.outputs:
@@ -84,46 +88,49 @@ class Program:
             if op.type == "_Arg":
                 arguments[op.attrs["index"]] = numbers[op.outputs[0]]
             elif op.type == "_Retval":
-                _check_has_value(op.inputs[0])
                 results[op.attrs["index"]] = numbers[op.inputs[0]]
+                if "_may_alias" in op.attrs:
+                    passed_on.add(op.attrs["index"])
             elif op.type == "Const":
                 constants[numbers[op.outputs[0]]] = op.attrs["value"]
             elif op.type != "NoOp":
-                _add_line(op, resources, numbers, constants, lines)
+                _add_line(op, resources, functions, numbers, constants, lines)
         ordered = tuple(results[index] for index in range(len(results)))
         tensors = tuple(numbers)
         steps = [_memory_step(line, tensors, frozenset(ordered)) for line in lines]
         last, roots = last_uses(steps, ordered)
+        allocation = plan_memory(steps, ordered)
         return cls(
             arguments=tuple(arguments[index] for index in range(len(arguments))),
             results=ordered,
             constants=constants,
             lines=tuple(lines),
             tensors=tensors,
-            allocation=plan_memory(steps, ordered),
+            allocation=allocation,
             last=last,
-            shared=_shared_results(ordered, roots, lines),
+            shared=_shared_results(ordered, roots, lines, passed_on, {*constants, *allocation.offsets}),
+            handles=frozenset(position for position, number in enumerate(ordered) if is_handle(tensors[number].dtype)),
         )
 
 
-def _check_has_value(tensor: Tensor) -> None:
-    if tensor.dtype.kind in ("resource", "variant"):
-        raise FeedError(
-            f"'{tensor.name}' cannot be fetched",
-            where=tensor.op.location,
-            expected="a tensor of numbers or strings",
-            got=str(tensor.spec),
-            hint="fetch what is read from the handle",
-        )
+def is_handle(dtype: DType) -> bool:
+    """True for values that are objects, not arrays."""
+    return dtype.kind in ("resource", "variant")
 
 
 def _add_line(
-    op: Operation, resources: Resources, numbers: dict[Tensor, int], constants: dict[int, Any], lines: list[Line]
+    op: Operation,
+    resources: Resources,
+    functions: Functions,
+    numbers: dict[Tensor, int],
+    constants: dict[int, Any],
+    lines: list[Line],
 ) -> None:
     inputs = tuple(numbers[tensor] for tensor in op.inputs)
     try:
         kernel = find_kernel(op.type, op.attrs)
-        function = kernel.function if kernel.direct else functools.partial(kernel.function, context_of(op, resources))
+        context = None if kernel.direct else context_of(op, resources, functions)
+        function = kernel.function if kernel.direct else functools.partial(kernel.function, context)
         if kernel.binds_once and all(number in constants for number in inputs):
             constants[numbers[op.outputs[0]]] = function(*group_inputs(op, [constants[number] for number in inputs]))
             return
@@ -169,13 +176,25 @@ def _flat_aliases(line: Line) -> tuple[int, ...]:
     return tuple(range(len(line.inputs)))
 
 
-def _shared_results(results: Sequence[int], roots: dict[int, frozenset[int]], lines: Sequence[Line]) -> frozenset[int]:
-    """Positions of results that are arguments, constants, views, or returned twice."""
+def _shared_results(
+    results: Sequence[int],
+    roots: dict[int, frozenset[int]],
+    lines: Sequence[Line],
+    passed_on: Collection[int],
+    kept: Collection[int],
+) -> frozenset[int]:
+    """Positions of results that are arguments, constants, views, or returned twice.
+
+    Those that are only `passed_on` may be all that, but neither constants nor in the arena: what is `kept`.
+    """
     made = {number for line in lines for number in line.outputs}
     seen: set[int] = set()
     shared: set[int] = set()
     for position, number in enumerate(results):
-        if number not in made or roots[number] != {number} or number in seen:
+        alone = number in made and roots[number] == {number} and number not in seen
+        if position in passed_on:
+            alone = not any(root in kept for root in (number, *roots[number]))
+        if not alone:
             shared.add(position)
         seen.add(number)
     return frozenset(shared)

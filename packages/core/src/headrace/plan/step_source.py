@@ -34,12 +34,16 @@ def step_source(program: Program, *, instrumented: bool) -> str:
         dead = [f"v{number}" for number in dying.get(index, ())]
         forget = f"; {' = '.join(dead)} = None" if dead else ""
         text.append(f"    {f'hook({index}); ' if instrumented else ''}{statement}{forget}")
-    results = [
-        f"{'copy' if position in program.shared else 'array'}({_value(number, program)})"
-        for position, number in enumerate(program.results)
-    ]
+    results = [_result(position, number, program) for position, number in enumerate(program.results)]
     text.append(f"    return [{', '.join(results)}]")
     return "\n".join(text) + "\n"
+
+
+def _result(position: int, number: int, program: Program) -> str:
+    value = _value(number, program)
+    if position in program.handles:
+        return value
+    return f"{'copy' if position in program.shared else 'array'}({value})"
 
 
 def _unpack(names: Sequence[str], source: str) -> str:

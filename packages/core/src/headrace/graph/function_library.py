@@ -1,0 +1,127 @@
+"""FunctionLibrary: the named functions of a graph, which its operations call by name.
+
+All graphs that belong together share one library: the user's graph, the bodies of its functions, and what passes make
+of them. A function that a graph file brought is read when an operation asks for it, so that one which nobody needs can
+be kept and written out again whatever it holds.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from headrace.errors import GraphError, NotFoundError, known_names
+
+if TYPE_CHECKING:
+    from headrace.graph.functions import Body
+
+__all__ = ["FunctionLibrary"]
+
+
+class FunctionLibrary:
+    """Functions by name. Mutable, append-only and thread-safe.
+
+    Attributes:
+      stored: the functions that came with a graph file, each as the bytes of its `FunctionDef`.
+      gradients: what graph files said about gradients of functions, as the bytes of a `FunctionDefLibrary`.
+    """
+
+    def __init__(self) -> None:
+        self.stored: dict[str, bytes] = {}
+        self.gradients = b""
+        self._bodies: dict[str, Body] = {}
+        self._readers: dict[str, Callable[[], Body]] = {}
+        self._reserved: set[str] = set()
+        self._lock = threading.RLock()
+
+    def __iter__(self) -> Iterator[str]:
+        """The names in the order in which the functions were added; a snapshot."""
+        with self._lock:
+            return iter([*dict.fromkeys((*self.stored, *self._bodies))])
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._bodies or name in self.stored
+
+    def __bool__(self) -> bool:
+        return bool(self._bodies or self.stored or self.gradients)
+
+    def __getitem__(self, name: str) -> Body:
+        """The body of a function, read from the graph file that brought it if that was not done yet.
+
+        Raises:
+          NotFoundError: there is no function of that name.
+          HeadraceError: the stored function breaks a rule of one of its operations.
+        """
+        found = self._bodies.get(name)
+        if found is not None:
+            return found
+        with self._lock:
+            if name not in self._readers:
+                raise NotFoundError(
+                    f"the graph has no function '{name}'",
+                    expected=known_names(name, self),
+                    got=name,
+                    hint="export the graph together with its function library",
+                )
+            if name not in self._bodies:
+                self._bodies[name] = self._readers[name]()
+            return self._bodies[name]
+
+    def unique_name(self, name: str) -> str:
+        """`name`, or `name_1`, `name_2`, ... if it is taken; the result is reserved."""
+        with self._lock:
+            unique, count = name, 0
+            while unique in self or unique in self._reserved:
+                count += 1
+                unique = f"{name}_{count}"
+            self._reserved.add(unique)
+            return unique
+
+    def add(self, body: Body) -> None:
+        """Add a function under the name of its body.
+
+        Raises:
+          GraphError: the name is taken.
+        """
+        with self._lock:
+            if body.name in self:
+                raise self.conflict(body.name)
+            self._bodies[body.name] = body
+
+    def add_stored(self, name: str, serialized: bytes, read: Callable[[], Body]) -> None:
+        """Add a function of a graph file.
+
+        Args:
+          name: its name.
+          serialized: the bytes of its `FunctionDef`.
+          read: makes the body from them; called when it is needed first.
+        """
+        with self._lock:
+            self.stored[name] = serialized
+            self._readers[name] = read
+
+    def conflict(self, name: str) -> GraphError:
+        """The error that says that a name is taken."""
+        return GraphError(
+            f"two functions are named '{name}'",
+            expected="unique names",
+            got="two different definitions",
+            hint="import into a graph of its own, or rename one of the functions",
+        )
+
+    def mark(self) -> Callable[[], None]:
+        """A function that takes back everything that is added from now on."""
+        with self._lock:
+            stored, gradients, bodies = dict(self.stored), self.gradients, dict(self._bodies)
+            readers, reserved = dict(self._readers), set(self._reserved)
+
+        def restore() -> None:
+            with self._lock:
+                self.stored, self.gradients, self._bodies = stored, gradients, bodies
+                self._readers, self._reserved = readers, reserved
+
+        return restore
+
+    def __repr__(self) -> str:
+        return f"<library of {len(list(self))} functions>"

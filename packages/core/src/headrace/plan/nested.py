@@ -1,0 +1,81 @@
+"""NestedPlans: the bodies of functions that operations of a plan call, compiled for the shapes they are called with.
+
+A body becomes a segment like any other: pruned, optimised and compiled by the same backend. It is compiled for concrete
+shapes where they stay the same; where they change from call to call (a tensor that grows in a loop), the sizes that
+change are left open after a few shapes were seen, so that a loop of a thousand iterations is not compiled a thousand
+times.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from headrace.config import Config
+from headrace.graph.function_library import FunctionLibrary
+from headrace.graph.functions import Body
+from headrace.graph.graph import Graph
+from headrace.interfaces import Backend, Compiled, Resources
+from headrace.passes.pipeline import optimize
+from headrace.passes.prune import prune
+from headrace.types import Shape
+
+__all__ = ["NestedPlans"]
+
+EXACT_SHAPES = 2
+"""How many combinations of concrete shapes a function is compiled for before sizes that differ are left open."""
+
+_Shapes = tuple[tuple[int, ...] | None, ...]
+
+
+class NestedPlans:
+    """The functions of one plan (see `interfaces.Functions`). Its cache is mutable and thread-safe.
+
+    Args:
+      library: the bodies.
+      backend: what compiles them.
+      resources: where their stateful operations find their state.
+      config: which passes run on them.
+    """
+
+    def __init__(self, library: FunctionLibrary, backend: Backend, resources: Resources, config: Config) -> None:
+        self._library = library
+        self._backend = backend
+        self._resources = resources
+        self._config = config
+        self._plans: dict[tuple[str, _Shapes], Compiled] = {}
+        self._compiled_for: dict[str, list[tuple[list[Shape], Compiled]]] = {}
+        self._lock = threading.RLock()  # a body that calls functions compiles them when it runs, in any thread
+
+    def compiled(self, function: str, arguments: Sequence[Any]) -> Compiled:
+        """The compiled body of a function (see the interface)."""
+        shapes = tuple([value.shape if isinstance(value, np.ndarray) else None for value in arguments])
+        found = self._plans.get((function, shapes))
+        if found is None:
+            with self._lock:
+                found = self._plans.get((function, shapes)) or self._find_or_compile(function, shapes)
+                self._plans[function, shapes] = found
+        return found
+
+    def _find_or_compile(self, function: str, shapes: _Shapes) -> Compiled:
+        body = self._library[function]
+        known = self._compiled_for.setdefault(function, [])
+        wanted = [body.arguments[index].shape if sizes is None else Shape(sizes) for index, sizes in enumerate(shapes)]
+        for accepted, compiled in known:
+            if all(mine.is_compatible_with(given) for mine, given in zip(accepted, wanted, strict=True)):
+                return compiled
+        if len(known) >= EXACT_SHAPES:
+            wanted = [old.relax(new) for old, new in zip(known[-1][0], wanted, strict=True)]
+        compiled = self._backend.compile(optimize(_bounded(body, wanted), self._config), self._resources, self)
+        known.append((wanted, compiled))
+        return compiled
+
+
+def _bounded(body: Body, shapes: Sequence[Shape]) -> Graph:
+    """The body as a segment: what its results and effects need, for arguments of the given shapes."""
+    arguments = [body.arguments[index] for index in range(len(body.arguments))]
+    effects = [op for op in body.operations if op.has_effect and op.type != "_Retval"]
+    return prune(body, body.results, effects, arguments, shapes, prefix=f"{body.name}/", may_alias=True)
