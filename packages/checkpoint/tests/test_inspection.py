@@ -39,7 +39,7 @@ def test_a_safetensors_file(tmp_path: Path) -> None:
     save_safetensors(tmp_path / "f.safetensors", {"w": np.ones(2)}, {"note": "hello"})
     lines = inspect_path(tmp_path / "f.safetensors")
     assert lines is not None
-    assert ": 1 tensors, " in lines[0]
+    assert lines[0] == f"safetensors file {tmp_path / 'f.safetensors'}: 1 tensors"
     assert lines[1] == "  metadata note = hello"
     assert lines[2].startswith("  w  float64[2]  2  ")
 
@@ -49,8 +49,9 @@ def test_a_tensorflow_checkpoint_by_prefix_or_file(tmp_path: Path, ending: str) 
     save_bundle(tmp_path / "m", {"w": np.ones(2)}, {"t": [ArraySlice((2,), (0,), np.ones(2))]})
     lines = inspect_path(str(tmp_path / "m") + ending)
     assert lines is not None
-    assert lines[0] == f"TensorFlow checkpoint {tmp_path / 'm'}: 2 tensors, 1 shards"
-    assert lines[1] == "  t  float64[2]  2  1 slices"
+    assert lines[0] == f"TensorFlow checkpoint {tmp_path / 'm'}: 2 tensors"
+    assert lines[1] == "  1 shards"
+    assert lines[2] == "  t  float64[2]  2  1 slices"
 
 
 def test_a_saved_model(tmp_path: Path) -> None:
@@ -68,7 +69,17 @@ def test_a_saved_model(tmp_path: Path) -> None:
         "    in  x: float32[?, 2] (x:0)",
         "    out y: float32[?, 2] (y:0)",
     ]
-    assert "1 tensors, 1 shards" in lines[4]
+    assert lines[4].startswith("  TensorFlow checkpoint ")
+
+
+def test_a_damaged_tensor_is_marked(tmp_path: Path) -> None:
+    save_safetensors(tmp_path / "f.safetensors", {"a": np.ones(2), "b": np.ones(2)})
+    data = bytearray((tmp_path / "f.safetensors").read_bytes())
+    data[-1] ^= 1
+    (tmp_path / "f.safetensors").write_bytes(data)
+    lines = inspect_path(tmp_path / "f.safetensors")
+    assert lines is not None
+    assert [line.endswith("  DAMAGED") for line in lines] == [False, False, True]
 
 
 def test_other_things_are_left_to_others(tmp_path: Path) -> None:

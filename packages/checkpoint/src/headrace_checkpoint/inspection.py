@@ -5,21 +5,18 @@ from __future__ import annotations
 import datetime
 import math
 import os
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
+from headrace.errors import DataLossError, DTypeError, NotFoundError
 from headrace_checkpoint.dtypes import dtype_name
 from headrace_checkpoint.manifest import MANIFEST
 from headrace_checkpoint.proto.saved_model_pb2 import TensorInfo
-from headrace_checkpoint.safetensors import SafetensorsFile
 from headrace_checkpoint.saved_model import FILE, VARIABLES, read_saved_model
+from headrace_checkpoint.sources import OpenSource, open_source, source_of_step
 from headrace_checkpoint.store import StoredStep, list_steps, read_manifest
-from headrace_checkpoint.tensor_bundle import TensorBundle
 
 __all__ = ["inspect_path"]
-
-_MEMBER = re.compile(r"\.index\Z|\.data-\d{5}-of-\d{5}\Z")
 
 
 def inspect_path(path: str | os.PathLike[str]) -> list[str] | None:
@@ -39,10 +36,8 @@ def inspect_path(path: str | os.PathLike[str]) -> list[str] | None:
         return _step(place)
     if place.is_dir() and list_steps(place):
         return _directory(place)
-    if place.is_file() and place.suffix == ".safetensors":
-        return _safetensors(place)
-    prefix = _MEMBER.sub("", os.fspath(path))
-    return _bundle(prefix) if os.path.isfile(f"{prefix}.index") else None
+    source = open_source(place)
+    return None if source is None else _source(source)
 
 
 def _saved_model(path: Path) -> list[str]:
@@ -52,7 +47,8 @@ def _saved_model(path: Path) -> list[str]:
         lines.append(f"  signature {name}")
         lines += _side("in", signature.inputs) + _side("out", signature.outputs)
     if os.path.isfile(f"{path / VARIABLES}.index"):
-        lines += ["  " + line for line in _bundle(os.fspath(path / VARIABLES))]
+        variables = open_source(path / VARIABLES)
+        lines += ["  " + line for line in _source(variables)] if variables is not None else []
     return lines
 
 
@@ -84,36 +80,36 @@ def _step(path: Path) -> list[str]:
     lines = [f"checkpoint {path}: step {manifest.step}, saved {_when(manifest.time)}"]
     lines += [f"  metric {name} = {value:g}" for name, value in manifest.metrics.items()]
     lines += [f"  object {name} = {value!r:.60}" for name, value in manifest.objects.items()]
-    arrays = {name: (tensor.dtype, tensor.shape, tensor.chunks[0].crc32c) for name, tensor in manifest.tensors.items()}
-    return lines + _table((name, *facts) for name, facts in arrays.items())
+    return lines + _table(source_of_step(step))
 
 
-def _safetensors(path: Path) -> list[str]:
-    with SafetensorsFile(path) as file:
-        lines = [f"safetensors file {path}: {len(file)} tensors, {file.size:,} bytes"]
-        lines += [f"  metadata {key} = {value:.60}" for key, value in file.metadata.items()]
-        entries = list(file.entries.values())
-    return lines + _table(
-        (e.name, e.value_dtype, e.value_shape, "-" if e.crc32c is None else f"{e.crc32c:08x}") for e in entries
-    )
+def _source(source: OpenSource) -> list[str]:
+    lines = [f"{source.kind} {source.path}: {len(source.tensors)} tensors"]
+    return lines + [f"  {note}" for note in source.notes] + _table(source)
 
 
-def _bundle(prefix: str) -> list[str]:
-    bundle = TensorBundle(prefix)
-    lines = [f"TensorFlow checkpoint {prefix}: {len(bundle)} tensors, {bundle.num_shards} shards"]
-    return lines + _table(
-        (name, e.dtype_name, e.shape, f"{len(e.slices)} slices" if e.slices else f"{e.crc32c:08x}")
-        for name, e in bundle.entries.items()
-    )
-
-
-def _table(rows: Iterable[tuple[str, str, tuple[int, ...], str]]) -> list[str]:
-    """One line for each tensor: name, type, number of elements, checksum."""
-    table = [(name, dtype + str(list(shape)), f"{math.prod(shape):,}", crc) for name, dtype, shape, crc in sorted(rows)]
-    widths = [max((len(row[column]) for row in table), default=0) for column in range(3)]
+def _table(source: OpenSource) -> list[str]:
+    """One line for each tensor: name, type, number of elements, checksum, and whether the bytes do not match it."""
+    rows = []
+    for name, kind in sorted(source.tensors.items()):
+        rows.append(
+            (name, str(kind), f"{math.prod(kind.shape):,}", source.checksums.get(name, "-"), _state(source, name))
+        )
+    widths = [max((len(row[column]) for row in rows), default=0) for column in range(4)]
     return [
-        f"  {name:<{widths[0]}}  {kind:<{widths[1]}}  {count:>{widths[2]}}  {crc}" for name, kind, count, crc in table
+        f"  {name:<{widths[0]}}  {kind:<{widths[1]}}  {count:>{widths[2]}}  {crc:<{widths[3]}}  {state}".rstrip()
+        for name, kind, count, crc, state in rows
     ]
+
+
+def _state(source: OpenSource, name: str) -> str:
+    try:
+        source.read(name)
+    except DataLossError:
+        return "DAMAGED"
+    except (DTypeError, NotFoundError) as error:
+        return error.what
+    return ""
 
 
 def _when(seconds: float) -> str:

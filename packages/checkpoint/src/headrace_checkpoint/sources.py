@@ -15,6 +15,7 @@ import numpy as np
 
 from headrace.errors import DataLossError, NotFoundError, known_names
 from headrace_checkpoint.boxes import Box
+from headrace_checkpoint.bundle_state import newest_bundle
 from headrace_checkpoint.dtypes import Array
 from headrace_checkpoint.manifest import MANIFEST
 from headrace_checkpoint.safetensors import SafetensorsFile
@@ -63,6 +64,7 @@ class OpenSource:
     """A source made of a function that reads whole tensors.
 
     Attributes:
+      kind: what it is, for people.
       path: see `Source`.
       tensors: see `Source`.
       read_whole: reads one tensor.
@@ -70,8 +72,11 @@ class OpenSource:
       objects: the user's objects, where the format has any.
       streams: the streams of random numbers, where the format has any.
       read_part: reads a part of a tensor where that is cheaper than reading all of it.
+      checksums: a tensor's checksum, in words, where the format has one.
+      notes: what else it says, in lines.
     """
 
+    kind: str
     path: str
     tensors: Mapping[str, TensorType]
     read_whole: Callable[[str], Array]
@@ -79,6 +84,8 @@ class OpenSource:
     objects: Mapping[str, Any] = field(default_factory=dict)
     streams: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     read_part: Callable[[str, Box], Array] | None = None
+    checksums: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def read(self, name: str, box: Box | None = None) -> Array:
         """See `Source`."""
@@ -94,7 +101,18 @@ def source_of_step(step: StoredStep) -> OpenSource:
     manifest = step.manifest
     tensors = {name: TensorType(tensor.dtype, tensor.shape) for name, tensor in manifest.tensors.items()}
     return OpenSource(
-        str(step.path), tensors, step.read, manifest.step, dict(manifest.objects), manifest.streams, step.read
+        kind="checkpoint",
+        path=str(step.path),
+        tensors=tensors,
+        read_whole=step.read,
+        step=manifest.step,
+        objects=dict(manifest.objects),
+        streams=manifest.streams,
+        read_part=step.read,
+        checksums={
+            name: tensor.chunks[0].crc32c if len(tensor.chunks) == 1 else f"{len(tensor.chunks)} chunks"
+            for name, tensor in manifest.tensors.items()
+        },
     )
 
 
@@ -102,8 +120,8 @@ def open_source(path: str | os.PathLike[str]) -> OpenSource | None:
     """Open one file or folder of values, by what it looks like.
 
     Args:
-      path: a saved step, a safetensors file, the index of several, an `.npz` file, or the prefix or any file of a
-        TensorFlow checkpoint.
+      path: a saved step, a safetensors file, the index of several, an `.npz` file, the prefix or any file of a
+        TensorFlow checkpoint, or a folder of these with a file `checkpoint` that names the newest.
     Returns:
       The source, or None if it is none of these.
     Raises:
@@ -118,7 +136,7 @@ def open_source(path: str | os.PathLike[str]) -> OpenSource | None:
         return _safetensors(place)
     if place.suffix == ".npz":
         return _npz(place)
-    prefix = _MEMBER.sub("", os.fspath(path))
+    prefix = newest_bundle(place) or _MEMBER.sub("", os.fspath(path))
     return _bundle(prefix) if os.path.isfile(f"{prefix}.index") else None
 
 
@@ -128,12 +146,14 @@ def _types_of(file: SafetensorsFile) -> dict[str, TensorType]:
 
 def _safetensors(path: Path) -> OpenSource:
     file = SafetensorsFile(path)
-    return OpenSource(str(path), _types_of(file), file.read)
+    checksums = {name: f"{entry.crc32c:08x}" for name, entry in file.entries.items() if entry.crc32c is not None}
+    notes = tuple(f"metadata {key} = {value:.60}" for key, value in file.metadata.items())
+    return OpenSource("safetensors file", str(path), _types_of(file), file.read, checksums=checksums, notes=notes)
 
 
 def _index(path: Path) -> OpenSource:
     index = HuggingFaceIndex(path)
-    return OpenSource(str(path), index.tensors, index.read)
+    return OpenSource("index of safetensors files", str(path), index.tensors, index.read)
 
 
 class HuggingFaceIndex:
@@ -237,7 +257,7 @@ def _npz(path: Path) -> OpenSource:
             raise damaged(error) from None
         return array.astype("S").astype(object) if array.dtype.kind in "SU" else array
 
-    return OpenSource(str(path), types, read)
+    return OpenSource("NumPy archive", str(path), types, read)
 
 
 def _npy_type(archive: zipfile.ZipFile, name: str) -> TensorType:
@@ -257,4 +277,15 @@ def _bundle(prefix: str) -> OpenSource:
     types = {
         short: TensorType(bundle.entries[name].dtype_name, bundle.entries[name].shape) for short, name in names.items()
     }
-    return OpenSource(prefix, types, lambda name: bundle.read(names[name]))
+    checksums = {
+        short: f"{len(entry.slices)} slices" if (entry := bundle.entries[name]).slices else f"{entry.crc32c:08x}"
+        for short, name in names.items()
+    }
+    return OpenSource(
+        "TensorFlow checkpoint",
+        prefix,
+        types,
+        lambda name: bundle.read(names[name]),
+        checksums=checksums,
+        notes=(f"{bundle.num_shards} shards",),
+    )

@@ -1,0 +1,116 @@
+"""Targets: the files that tensors can be written to besides a directory of steps."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from headrace.errors import InvalidArgumentError
+from headrace_checkpoint.dtypes import Array
+from headrace_checkpoint.durable import replace_file
+from headrace_checkpoint.safetensors import save_safetensors
+from headrace_checkpoint.shards import split_by_size
+from headrace_checkpoint.tensor_bundle import save_bundle
+
+__all__ = ["FORMATS", "format_of", "save_indexed_safetensors", "write_tensors"]
+
+INDEX_SUFFIX = ".safetensors.index.json"
+
+
+def format_of(path: str | os.PathLike[str]) -> str:
+    """The format that a path's name asks for: one of `FORMATS`."""
+    name = Path(path).name
+    if name.endswith(INDEX_SUFFIX):
+        return "index"
+    known = {".safetensors": "safetensors", ".npz": "npz"}
+    return known.get(Path(name).suffix, "tensorflow")
+
+
+def write_tensors(
+    path: str | os.PathLike[str], arrays: Mapping[str, Array], *, form: str | None = None, shard_bytes: int = 5 * 10**9
+) -> None:
+    """Write tensors to one file, or one set of files, of another program's format.
+
+    Args:
+      path: the file, or the prefix of a TensorFlow checkpoint.
+      arrays: name to array.
+      form: one of `FORMATS`; None: what the path's name asks for.
+      shard_bytes: the size of the files of an index.
+    Raises:
+      InvalidArgumentError: there is no such format.
+      DTypeError: an array that the format cannot hold.
+      OSError: the disk refused.
+    """
+    chosen = format_of(path) if form is None else form
+    if chosen not in FORMATS:
+        raise InvalidArgumentError(
+            "there is no such format of tensors", expected=", ".join(FORMATS), got=chosen, hint="name one of these"
+        )
+    if chosen == "index":
+        save_indexed_safetensors(path, arrays, shard_bytes)
+    else:
+        FORMATS[chosen](Path(path), arrays)
+
+
+def save_indexed_safetensors(
+    path: str | os.PathLike[str], arrays: Mapping[str, Array], shard_bytes: int = 5 * 10**9
+) -> None:
+    """Write several safetensors files and, last, the index that names them, as Hugging Face's libraries do.
+
+    Args:
+      path: the index, `NAME.safetensors.index.json`; the files are `NAME-00001-of-00002.safetensors` and so on.
+      arrays: name to array; a file ends before it would exceed `shard_bytes`.
+      shard_bytes: their size.
+    Raises:
+      InvalidArgumentError: the path has another ending, or no room is left in a file.
+      DTypeError: an array's dtype has no form in the format.
+      OSError: the disk refused.
+
+    Example:
+      >>> import numpy as np, pathlib, tempfile
+      >>> folder = pathlib.Path(tempfile.mkdtemp())
+      >>> arrays = {"a": np.zeros(3), "b": np.zeros(3)}
+      >>> save_indexed_safetensors(folder / "model.safetensors.index.json", arrays, shard_bytes=30)
+      >>> sorted(file.name for file in folder.iterdir())[:2]
+      ['model-00001-of-00002.safetensors', 'model-00002-of-00002.safetensors']
+    """
+    index = Path(path)
+    if not index.name.endswith(INDEX_SUFFIX):
+        raise InvalidArgumentError(
+            "an index of safetensors files has another name",
+            expected=f"NAME{INDEX_SUFFIX}",
+            got=index.name,
+            hint=f"model{INDEX_SUFFIX}",
+        )
+    stem = index.name.removesuffix(INDEX_SUFFIX)
+    groups = split_by_size({name: array.nbytes for name, array in arrays.items()}, shard_bytes)
+    files: dict[str, str] = {}
+    for number, group in enumerate(groups, 1):
+        file = f"{stem}-{number:05d}-of-{len(groups):05d}.safetensors"
+        save_safetensors(index.with_name(file), {name: arrays[name] for name in group})
+        files |= dict.fromkeys(group, file)
+    content = {"metadata": {"total_size": sum(array.nbytes for array in arrays.values())}, "weight_map": files}
+    replace_file(index, [(json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()])
+
+
+def _save_npz(path: Path, arrays: Mapping[str, Array]) -> None:
+    plain = {name: array.astype("S") if array.dtype.kind == "O" else array for name, array in arrays.items()}
+    temporary = path.with_name(f".tmp-{path.name}")
+    with open(temporary, "wb") as file:
+        np.savez(file, **plain)  # type: ignore[arg-type]  # its own keyword arguments are no names of ours
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+FORMATS: dict[str, Callable[[Path, Mapping[str, Array]], None]] = {
+    "safetensors": save_safetensors,
+    "index": save_indexed_safetensors,
+    "npz": _save_npz,
+    "tensorflow": save_bundle,
+}
+"""The formats by name: one file, or the prefix of TensorFlow's."""

@@ -1,0 +1,45 @@
+"""Files of other programs' formats, written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headrace.errors import DTypeError, InvalidArgumentError
+from headrace_checkpoint.sources import HuggingFaceIndex
+from headrace_checkpoint.targets import format_of, save_indexed_safetensors, write_tensors
+
+ARRAYS = {name: np.full(4, number, np.float32) for number, name in enumerate("abc")}
+
+
+def test_an_index_names_the_file_of_each_tensor(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors.index.json"
+    save_indexed_safetensors(path, ARRAYS, shard_bytes=32)
+    content = json.loads(path.read_text())
+    first, second = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
+    assert content == {"metadata": {"total_size": 48}, "weight_map": {"a": first, "b": first, "c": second}}
+    index = HuggingFaceIndex(path)
+    assert {name: index.read(name).tolist() for name in index.tensors} == {k: v.tolist() for k, v in ARRAYS.items()}
+    with pytest.raises(InvalidArgumentError, match="an index of safetensors files has another name"):
+        save_indexed_safetensors(tmp_path / "model.json", ARRAYS)
+
+
+def test_the_format_follows_the_name() -> None:
+    names = {
+        "a.safetensors": "safetensors",
+        "a.safetensors.index.json": "index",
+        "a.npz": "npz",
+        "dir/ckpt-1": "tensorflow",
+    }
+    assert {name: format_of(name) for name in names} == names
+
+
+def test_what_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"no such format(.|\n)*safetensors, index, npz, tensorflow"):
+        write_tensors(tmp_path / "a", ARRAYS, form="pickle")
+    with pytest.raises(DTypeError, match="safetensors files cannot hold"):
+        write_tensors(tmp_path / "a.safetensors", {"a": np.zeros(1, "datetime64[s]")})
+    assert list(tmp_path.iterdir()) == []
