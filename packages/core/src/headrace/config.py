@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar, Token
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from headrace.errors import InvalidArgumentError, known_names
@@ -24,6 +24,10 @@ class Config:
       strict_promotion: refuse to mix dtypes of different kinds where the array API standard leaves the result open.
       verify: check every graph between passes (slower; on in the tests).
       timeout: seconds a step may take when `run` is given none, or None for no limit.
+      virtual_devices: for a device type, the number of devices that it shows as: `{"CPU": 4}` lets one process stand
+        for a machine of four.
+      soft_placement: where no device satisfies what `hr.device` asks for, ask for less of it instead of failing.
+      log_placement: write the device of each operation to the logger `headrace.placement`.
     """
 
     passes: tuple[str | Callable[..., Any], ...] = DEFAULT_PASSES
@@ -31,6 +35,9 @@ class Config:
     strict_promotion: bool = False
     verify: bool = False
     timeout: float | None = None
+    virtual_devices: Mapping[str, int] = field(default_factory=dict)
+    soft_placement: bool = False
+    log_placement: bool = False
 
     def __enter__(self) -> Config:
         _tokens.set((*_tokens.get(), _current.set(self)))
@@ -67,7 +74,7 @@ def config(**options: Any) -> Config:
       ...     hr.config().strict_promotion
       True
     """
-    known = [field.name for field in fields(Config)]
+    known = [item.name for item in fields(Config)]
     for name in options:
         if name not in known:
             raise InvalidArgumentError(
@@ -85,4 +92,22 @@ def config(**options: Any) -> Config:
                 hint="passes=['fold']",
             )
         options["passes"] = tuple(options["passes"])
+    if "virtual_devices" in options:
+        options["virtual_devices"] = _counts(options["virtual_devices"])
     return replace(current_config(), **options)
+
+
+def _counts(given: Any) -> dict[str, int]:
+    """The numbers of virtual devices by type, checked."""
+    is_right = isinstance(given, Mapping) and all(
+        isinstance(name, str) and name.isidentifier() and type(count) is int and count > 0
+        for name, count in given.items()
+    )
+    if not is_right:
+        raise InvalidArgumentError(
+            "virtual_devices is wrong",
+            expected="for device types the number of devices, at least 1",
+            got=repr(given),
+            hint="virtual_devices={'CPU': 4}",
+        )
+    return {name.upper(): count for name, count in given.items()}

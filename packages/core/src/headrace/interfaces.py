@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from headrace.graph.operation import Operation
 
 __all__ = [
+    "DEAD",
     "INTERFACE_VERSION",
     "Backend",
     "Compiled",
-    "OpContext",
     "Functions",
+    "OpContext",
     "OpHook",
     "Rendezvous",
     "Resources",
@@ -114,7 +115,7 @@ class Rendezvous(Protocol):
           CancelledError, DeadlineExceededError: see `StepControl.wait`.
         """
 
-    def start_abort(self, error: Exception) -> None:
+    def start_abort(self, error: BaseException) -> None:
         """Give the step up: whoever waits and whoever comes later gets `error`; values not received are dropped.
 
         The first error counts.
@@ -151,7 +152,6 @@ class StepControl(Protocol):
         """
 
 
-class OpContext(Protocol):
 class Functions(Protocol):
     """The functions that the operations of a segment call, compiled on demand. Thread-safe."""
 
@@ -169,6 +169,7 @@ class Functions(Protocol):
         """
 
 
+class OpContext(Protocol):
     """What a kernel sees of the operation it computes."""
 
     @property
@@ -192,16 +193,26 @@ class Functions(Protocol):
         """The container in which the operation finds its state."""
 
     @property
-    @property
     def functions(self) -> Functions:
         """The functions that its attributes name."""
 
+    @property
     def step(self) -> StepControl:
         """The step that is running the kernel now; not to be kept beyond the call."""
 
     def attr(self, name: str) -> Any:
         """The value of an attribute."""
 
+
+class _Dead:
+    """See `DEAD`."""
+
+    def __repr__(self) -> str:
+        return "<dead>"
+
+
+DEAD = _Dead()
+"""In place of a value: the tensor lies on a branch that was not taken, so it has none."""
 
 OpHook = Callable[[int], None]
 """Called with the number of the operation that is about to start; whatever it raises ends the step."""

@@ -37,7 +37,8 @@ def test_graph_round_trips_with_names_devices_control_edges_and_colocation() -> 
     result = copy.operation("result")
     assert [item.name for item in result.control_inputs] == ["layer/scaled"]
     assert result.colocation == ("layer/scaled",)
-    value = hr.Session(copy).run("result:0", feeds={"x:0": np.ones((2, 3))})
+    with hr.Session(copy, config=hr.config(soft_placement=True)) as session:
+        value = session.run("result:0", feeds={"x:0": np.ones((2, 3))})
     np.testing.assert_array_equal(value, [[2, 3, 4]] * 2)
 
 
@@ -275,7 +276,8 @@ def test_input_map_and_prefix() -> None:
     with graph.as_default():
         ones = hr.constant(np.ones((1, 3), np.float32))
     hr.import_graph_def(hr.to_graph_def(_example_graph()), graph=graph, name="copy", input_map={"x": ones})
-    np.testing.assert_array_equal(hr.Session(graph).run("copy/result:0"), [[2, 3, 4]])
+    with hr.Session(graph, config=hr.config(soft_placement=True)) as session:
+        np.testing.assert_array_equal(session.run("copy/result:0"), [[2, 3, 4]])
 
 
 def test_a_failing_import_leaves_the_graph_as_it_was() -> None:

@@ -42,7 +42,7 @@ class _Unkeyed(LocalRendezvous):
 class _Stubborn(LocalRendezvous):
     """Goes on after an abort."""
 
-    def start_abort(self, error: Exception) -> None:
+    def start_abort(self, error: BaseException) -> None:
         super().start_abort(AbortedError("something"))
 
 

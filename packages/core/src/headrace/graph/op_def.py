@@ -72,6 +72,9 @@ class InferenceContext(Protocol):
     def variable_spec(self, index: int) -> TensorSpec | None:
         """dtype and shape of the variable whose handle input `index` is, or None if that is not known here."""
 
+    def handle_origin(self, index: int) -> Operation | None:
+        """The operation that made the handle which input `index` is, or None if that is not known here."""
+
     def list_spec(self, index: int) -> TensorSpec | None:
         """dtype and shape of the elements of the list that input `index` is, or None if that is not known here."""
 
@@ -147,6 +150,8 @@ class OpDef:
       reads_only: it is stateful but leaves the resource it reads unchanged.
       commutative: its two inputs may be exchanged.
       blocks: running it may wait for another operation or step, so it never shares a segment with others.
+      passes_dead: it runs even if an input lies on a branch that was not taken; its kernel gets `interfaces.DEAD` for
+        such an input, and may give it.
       doc: what it computes.
     """
 
@@ -159,6 +164,7 @@ class OpDef:
     reads_only: bool = False
     commutative: bool = False
     blocks: bool = False
+    passes_dead: bool = False
     doc: str = ""
 
     @property
@@ -168,13 +174,13 @@ class OpDef:
         return self.stateful and not self.reads_only and touches
 
     @property
-    def signature(self) -> str:
-        """The signature on one line, as errors and `headrace ops` show it."""
-    @property
     def function_attrs(self) -> tuple[str, ...]:
         """The attributes that name functions: those that the operation calls."""
         return tuple(name for name, spec in self.attrs.items() if spec.kind == "function")
 
+    @property
+    def signature(self) -> str:
+        """The signature on one line, as errors and `headrace ops` show it."""
         inputs = ", ".join(str(arg) for arg in self.inputs)
         outputs = ", ".join(str(arg) for arg in self.outputs)
         attrs = "; ".join(f"{name}: {spec}" for name, spec in self.attrs.items())
@@ -199,6 +205,7 @@ def register_op(
     reads_only: bool = False,
     commutative: bool = False,
     blocks: bool = False,
+    passes_dead: bool = False,
 ) -> Callable[[ShapeFunction], ShapeFunction]:
     """Register an operation type; decorates its shape function, whose docstring, if any, documents the operation.
 
@@ -212,6 +219,7 @@ def register_op(
       reads_only: see `OpDef`.
       commutative: see `OpDef`.
       blocks: see `OpDef`.
+      passes_dead: see `OpDef`.
     Returns:
       The decorator; it returns the shape function unchanged.
     Raises:
@@ -242,6 +250,7 @@ def register_op(
                 reads_only=reads_only,
                 commutative=commutative,
                 blocks=blocks,
+                passes_dead=passes_dead,
                 doc=doc,
             )
         )

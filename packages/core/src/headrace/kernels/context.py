@@ -40,6 +40,11 @@ class _Unbounded:
 _running: ContextVar[StepControl] = ContextVar("headrace_step", default=_Unbounded())  # noqa: B039  # it has no state
 
 
+def current_step() -> StepControl:
+    """The step that the calling thread works for."""
+    return _running.get()
+
+
 @contextmanager
 def inside_step(control: StepControl) -> Iterator[None]:
     """Let the kernels that are called inside, in this thread, see `control` as their step."""
@@ -65,16 +70,16 @@ class KernelContext:
     inputs: Sequence[TensorSpec]
     outputs: Sequence[TensorSpec]
     resources: Resources
+    functions: Functions
 
     def attr(self, name: str) -> Any:
         """The value of an attribute."""
         return self.attrs[name]
 
-    functions: Functions
     @property
     def step(self) -> StepControl:
         """The step that is running the kernel now."""
-        return _running.get()
+        return current_step()
 
 
 def context_of(op: Operation, resources: Resources, functions: Functions) -> KernelContext:
@@ -86,12 +91,12 @@ def context_of(op: Operation, resources: Resources, functions: Functions) -> Ker
         inputs=tuple(tensor.spec for tensor in op.inputs),
         outputs=tuple(tensor.spec for tensor in op.outputs),
         resources=resources,
+        functions=functions,
     )
 
 
 def group_inputs(op: Operation, values: Sequence[object]) -> list[object]:
     """Arrange flat input values as the signature does: a list for each input that stands for several tensors."""
-        functions=functions,
     grouped: list[object] = []
     position = 0
     for argument in op.op_def.inputs:
@@ -102,11 +107,6 @@ def group_inputs(op: Operation, values: Sequence[object]) -> list[object]:
     return grouped
 
 
-def _stateful_folding(what: str) -> InternalError:
-    return InternalError(
-        f"{what} was asked for while folding constants",
-        expected="a kernel without state",
-        got=what,
 class _NoFunctions:
     """The functions of computations that call none: constant folding, and segments without loops and branches."""
 
@@ -122,6 +122,11 @@ class _NoFunctions:
 NO_FUNCTIONS: Functions = _NoFunctions()
 
 
+def _stateful_folding(what: str) -> InternalError:
+    return InternalError(
+        f"{what} was asked for while folding constants",
+        expected="a kernel without state",
+        got=what,
         hint="declare your operation with hr.register_op(..., stateful=True); if it is not yours, please report this",
     )
 

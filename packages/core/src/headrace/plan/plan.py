@@ -8,18 +8,21 @@ from dataclasses import dataclass
 from importlib import metadata
 
 from headrace.config import Config
-from headrace.errors import FeedError, NotFoundError, UnavailableError, known_names
+from headrace.errors import AlreadyExistsError, FeedError, NotFoundError, UnavailableError, known_names
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 from headrace.interfaces import INTERFACE_VERSION, Backend, Compiled, Resources
 from headrace.passes.pipeline import optimize
 from headrace.passes.prune import prune
+from headrace.placement.partition import Partition
+from headrace.plan.devices import DeviceTable, asks_for_devices, device_table, divide
 from headrace.plan.nested import NestedPlans
 from headrace.plan.numpy_backend import NumpyBackend
+from headrace.plan.partitioned import CompiledPart, PartitionedPlan
 from headrace.plan.program import is_handle
 from headrace.types import Shape
 
-__all__ = ["Plan", "backends", "compile_plan", "find_backend"]
+__all__ = ["Plan", "backends", "compile_plan", "find_backend", "register_backend"]
 
 ENTRY_POINT_GROUP = "headrace.backends"
 
@@ -33,12 +36,14 @@ class Plan:
       backend: the name of the backend that compiled it.
       compiled: the callable: arguments in, results out.
       blocks: an operation of it may wait for another step, so it runs only where that can be ended.
+      parts: what each device does, where there are several.
     """
 
     graph: Graph
     backend: str
     compiled: Compiled
     blocks: bool
+    parts: tuple[CompiledPart, ...] = ()
 
 
 def compile_plan(
@@ -63,12 +68,19 @@ def compile_plan(
     Raises:
       FeedError: a placeholder is needed and not fed, or a fetch is no value, such as a handle.
       NotFoundError: an operation has no kernel, or a pass or backend of that name does not exist.
+      PlacementError: no device satisfies what is asked for.
     """
     for fetch in fetches:
         _check_has_value(fetch)
     bounded = prune(graph, fetches, targets, feeds, feed_shapes)
     optimized = optimize(bounded, config)
     backend = find_backend(config.backend)
+    if asks_for_devices(optimized, config):
+        table = device_table(backend, _by_preference(), config)
+        divided = divide(graph, optimized, table, resources, config)
+        if len(divided) > 1:
+            return _plan_of_parts(optimized, divided, table, resources, config, len(fetches))
+        backend = table.backend(divided[0].device) if divided else backend
     blocks = any(op.blocks for op in optimized.operations)
     functions = NestedPlans(optimized.functions, backend, resources, config)
     return Plan(optimized, backend.name, backend.compile(optimized, resources, functions), blocks)
@@ -85,6 +97,23 @@ def _check_has_value(tensor: Tensor) -> None:
         )
 
 
+def _plan_of_parts(
+    graph: Graph,
+    divided: Sequence[Partition],
+    table: DeviceTable,
+    resources: Resources,
+    config: Config,
+    result_count: int,
+) -> Plan:
+    parts = []
+    for part in divided:
+        backend = table.backend(part.device)
+        functions = NestedPlans(part.graph.functions, backend, resources, config)
+        parts.append(CompiledPart(part, backend.name, backend.compile(part.graph, resources, functions)))
+    name = "+".join(dict.fromkeys(part.backend for part in parts))
+    return Plan(graph, name, PartitionedPlan(parts, result_count), True, tuple(parts))
+
+
 _loaded: dict[str, Backend] = {}
 _lock = threading.Lock()
 
@@ -99,6 +128,26 @@ def backends() -> dict[str, Backend]:
     return _loaded
 
 
+def register_backend(backend: Backend) -> None:
+    """Add a backend, and with it the devices that it offers, to those that installed packages bring.
+
+    Args:
+      backend: an object that satisfies `headrace.interfaces.Backend`.
+    Raises:
+      AlreadyExistsError: a backend of its name is there.
+      UnavailableError: it was written for another version of the interface.
+    """
+    installed = backends()
+    if backend.name in installed:
+        raise AlreadyExistsError(
+            f"there is a backend '{backend.name}' already",
+            expected="a name that no backend has",
+            got=repr(installed[backend.name]),
+            hint="give the backend another name",
+        )
+    _loaded[backend.name] = _checked(backend.name, backend)
+
+
 def _checked(name: str, backend: Backend) -> Backend:
     if backend.interface_version != INTERFACE_VERSION:
         raise UnavailableError(
@@ -111,6 +160,13 @@ def _checked(name: str, backend: Backend) -> Backend:
 
 
 _PREFERENCE = ("cpu", "numpy")
+
+
+def _by_preference() -> list[Backend]:
+    """The installed backends, the preferred ones for host memory first."""
+    installed = backends()
+    names = [*(name for name in _PREFERENCE if name in installed), *installed]
+    return [installed[name] for name in dict.fromkeys(names)]
 
 
 def find_backend(name: str) -> Backend:

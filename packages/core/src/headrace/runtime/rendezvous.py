@@ -23,7 +23,7 @@ class LocalRendezvous:
         self._step = step
         self._condition = threading.Condition()
         self._values: dict[str, deque[tuple[Any, bool]]] = {}
-        self._error: Exception | None = None
+        self._error: BaseException | None = None
 
     def send(self, key: str, value: Any, is_dead: bool) -> None:
         """Leave a value for whoever receives `key` (see the interface)."""
@@ -49,7 +49,7 @@ class LocalRendezvous:
                 del self._values[key]
             return value
 
-    def start_abort(self, error: Exception) -> None:
+    def start_abort(self, error: BaseException) -> None:
         """Give the step up (see the interface)."""
         with self._condition:
             if self._error is None:

@@ -154,7 +154,10 @@ class StepDefinition:
     def _run_once(self, targets: Sequence[Operation]) -> None:
         """Run initializers: a step without feeds or fetches."""
         plan = compile_plan(self._graph, (), targets, (), (), self._resources, self._config)
-        plan.compiled(())
+        if plan.blocks:
+            self._observed(plan, (), StepController())
+        else:
+            plan.compiled(())
 
 
 def check_value_count(feeds: Sequence[Tensor], values: Sequence[Any]) -> None:

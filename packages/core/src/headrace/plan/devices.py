@@ -1,0 +1,105 @@
+"""The devices of this process with their backends, and how the graph of a step is divided among them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from headrace.config import Config
+from headrace.graph.device_name import parse_device
+from headrace.graph.graph import Graph
+from headrace.interfaces import Backend, Resources
+from headrace.placement.device import Device, local_devices
+from headrace.placement.partition import Partition, partition
+from headrace.placement.placer import place
+
+__all__ = ["DeviceTable", "asks_for_devices", "device_table", "divide"]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTable:
+    """The devices of this process.
+
+    Attributes:
+      devices: the devices, those of the preferred backend first.
+      backends: for each device type the backend that compiles for it.
+    """
+
+    devices: Sequence[Device]
+    backends: dict[str, Backend]
+
+    def backend(self, device: Device) -> Backend:
+        """The backend that compiles for a device."""
+        return self.backends[device.type]
+
+
+def device_table(preferred: Backend, installed: Sequence[Backend], config: Config) -> DeviceTable:
+    """List the devices that the backends offer, with the virtual ones that `config` asks for.
+
+    Args:
+      preferred: the backend for operations that may run anywhere; its devices come first.
+      installed: all backends; of several for one device type the first one counts.
+      config: `virtual_devices` divides the first device of a type.
+    Raises:
+      InvalidArgumentError: a virtual device is asked of a type that there is not.
+    """
+    backends: dict[str, Backend] = {}
+    names: list[str] = []
+    for backend in (preferred, *installed):
+        for name in backend.devices():
+            device_type = parse_device(name).type or ""
+            if backends.setdefault(device_type, backend) is backend:
+                names.append(name)
+    return DeviceTable(local_devices(names, config.virtual_devices), backends)
+
+
+def asks_for_devices(graph: Graph, config: Config) -> bool:
+    """True if it matters where the operations of a step run; if not, nothing is placed."""
+    return bool(config.virtual_devices) or any(op.device for op in graph.operations)
+
+
+def divide(
+    user_graph: Graph, graph: Graph, table: DeviceTable, resources: Resources, config: Config
+) -> list[Partition]:
+    """Place the graph of a step, which takes the names of its devices, and divide it.
+
+    Args:
+      user_graph: the graph that it was pruned from; it says what is asked for operations that the step does not need.
+      graph: the optimised bounded graph.
+      table: the devices there are.
+      resources: the container of the session, which remembers where state was placed.
+      config: `soft_placement` and `log_placement`.
+    Raises:
+      PlacementError: no device satisfies what is asked for.
+    """
+    placed: _PlacedState = resources.lookup_or_create(_PlacedState, _PlacedState)
+    with placed.lock:
+        placement = place(
+            graph,
+            table.devices,
+            soft=config.soft_placement,
+            elsewhere=_asked_elsewhere(user_graph, graph),
+            state=placed.devices,
+            log=config.log_placement,
+        )
+    for op, device in placement.devices.items():
+        op.device = str(device)
+    return partition(graph, placement.devices)
+
+
+@dataclass(slots=True)
+class _PlacedState:
+    """Where a session placed the operations that make handles, by name. Mutable; guarded by its lock."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    devices: dict[str, str] = field(default_factory=dict)
+
+
+def _asked_elsewhere(user_graph: Graph, graph: Graph) -> dict[str, str]:
+    """What is asked for operations that others are colocated with, but that the step does not need."""
+    present = {op.name for op in graph.operations}
+    named = {name for op in graph.operations for name in op.colocation if name not in present}
+    if not named:
+        return {}
+    return {op.name: op.device for op in user_graph.operations if op.name in named and op.device}
