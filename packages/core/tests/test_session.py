@@ -457,6 +457,15 @@ def test_closing_lets_running_steps_end_and_refuses_new_ones() -> None:
     session.close()
 
 
+@pytest.fixture
+def ctrl_c():
+    """Ctrl-C as on a terminal; a shell starts what it runs in the background deaf to it."""
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, previous)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_in_a_step_leaves_variables_whole_and_the_session_usable() -> None:
     @hr.register_op("TestInterrupt", inputs=dict(x="T"), outputs=dict(y="T"), stateful=True)
     def interrupt_shape(op):
