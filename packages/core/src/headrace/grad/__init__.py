@@ -2,6 +2,7 @@
 
 from headrace.grad import (  # noqa: F401
     activations,
+    alignment,
     array,
     attention,
     blocks,
@@ -37,6 +38,7 @@ from headrace.grad import (  # noqa: F401
     quantization,
     random,
     ranges,
+    recurrent,
     reduction,
     reshaping,
     reversal,

@@ -9,13 +9,14 @@ from headrace.graph.operation import Operation, Tensor
 __all__: list[str] = []
 
 _ATTRS = ("strides", "padding", "explicit_paddings", "data_format", "dilations")
+"""Those that there are of them: volumes have no explicit padding."""
 
 
 def _register(forward: str, by_input: str, by_filter: str) -> None:
     """y = x * w is linear in x and in w, and so are its two gradients in theirs."""
 
     def make(op: Operation, op_type: str, *inputs: Tensor) -> Tensor:
-        result: Tensor = apply_op(op_type, *inputs, **{name: op.attrs[name] for name in _ATTRS})
+        result: Tensor = apply_op(op_type, *inputs, **{name: op.attrs[name] for name in _ATTRS if name in op.attrs})
         return result
 
     def shape(tensor: Tensor) -> Tensor:
@@ -43,3 +44,4 @@ def _register(forward: str, by_input: str, by_filter: str) -> None:
 
 _register("Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter")
 _register("DepthwiseConv2dNative", "DepthwiseConv2dNativeBackpropInput", "DepthwiseConv2dNativeBackpropFilter")
+_register("Conv3D", "Conv3DBackpropInputV2", "Conv3DBackpropFilterV2")

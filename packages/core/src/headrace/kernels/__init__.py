@@ -2,6 +2,7 @@
 
 from headrace.kernels import (  # noqa: F401
     activations,
+    alignment,
     array,
     attention,
     blocks,
@@ -37,6 +38,7 @@ from headrace.kernels import (  # noqa: F401
     quantization,
     random,
     ranges,
+    recurrent,
     reduction,
     reshaping,
     reversal,
@@ -56,4 +58,5 @@ from headrace.kernels import (  # noqa: F401
     transfer,
     tensor_list,
     variable_scatter,
+    volume,
 )

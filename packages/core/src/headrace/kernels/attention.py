@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -60,7 +61,7 @@ def _attention(op: OpContext, query: Array, key: Array, value: Array, mask: Arra
 
 
 def _bytes_per_query(q: Array, k: Array) -> int:
-    return int(np.prod(q.shape[:-2], dtype=np.int64)) * k.shape[-2] * q.itemsize
+    return math.prod(q.shape[:-2]) * int(k.shape[-2]) * int(q.itemsize)
 
 
 @register_kernel("AttentionGrad")

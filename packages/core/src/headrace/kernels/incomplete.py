@@ -177,9 +177,9 @@ def _beta_inside(a: Floats, b: Floats, x: Floats) -> Floats:
     p, q = np.where(turned, b, a), np.where(turned, a, b)
     y, rest = np.where(turned, 1 - x, x), np.where(turned, np.log(x), np.log1p(-x))
     start = np.where(turned, np.log1p(-x), np.log(x))
-    weight = np.exp(p * start + q * rest + lgamma(p + q) - lgamma(p) - lgamma(q)) / p
-    found = weight * _beta_fraction(p, q, y)
-    return np.where(turned, 1 - found, found)
+    weight: Floats = np.exp(p * start + q * rest + lgamma(p + q) - lgamma(p) - lgamma(q)) / p
+    found: Floats = weight * _beta_fraction(p, q, y)
+    return np.asarray(np.where(turned, 1 - found, found))
 
 
 def _beta_fraction(a: Floats, b: Floats, x: Floats) -> Floats:

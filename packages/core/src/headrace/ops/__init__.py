@@ -2,6 +2,7 @@
 
 from headrace.ops import (  # noqa: F401
     activations,
+    alignment,
     array,
     attention,
     blocks,
@@ -39,6 +40,7 @@ from headrace.ops import (  # noqa: F401
     quantization,
     random,
     ranges,
+    recurrent,
     reduction,
     reshaping,
     reversal,
@@ -57,4 +59,5 @@ from headrace.ops import (  # noqa: F401
     transfer,
     tensor_list,
     variable_scatter,
+    volume,
 )

@@ -1,4 +1,4 @@
-"""The incomplete gamma and beta functions: probabilities of the gamma and beta distributions (`hr.igamma` and others)."""
+"""The incomplete gamma and beta functions: probabilities of the gamma and beta distributions."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
 from headrace.graph.op_def import InferenceContext, register_op
 from headrace.graph.operation import Tensor
 from headrace.ops.activations import elu, gelu, leaky_relu, relu, relu6, selu, silu, softplus, softsign
+from headrace.ops.alignment import ctc_greedy_decoder, ctc_loss, edit_distance
 from headrace.ops.attention import attention
 from headrace.ops.candidates import (
     Candidates,
@@ -29,6 +30,7 @@ from headrace.ops.losses import (
 from headrace.ops.normalization import batch_norm, l2_normalize, layer_norm, local_response_normalization, moments
 from headrace.ops.pooling import avg_pool2d, max_pool2d, max_pool2d_with_argmax
 from headrace.ops.random import dropout_mask
+from headrace.ops.volume import conv3d
 from headrace.ops.window import DATA_FORMAT
 from headrace.types import Shape
 
@@ -39,8 +41,12 @@ __all__ = [
     "batch_norm",
     "bias_add",
     "conv2d",
+    "conv3d",
+    "ctc_greedy_decoder",
+    "ctc_loss",
     "depthwise_conv2d",
     "dropout",
+    "edit_distance",
     "elu",
     "embedding_lookup",
     "gelu",

@@ -137,16 +137,16 @@ def _gelu(x: Array) -> Array:
 
 
 def _gelu_grad(g: Array, x: Array) -> Array:
-    return g * (_normal(x) + x * np.exp(-x * x / 2) / np.sqrt(2 * np.pi))
+    return np.asarray(g * (_normal(x) + x * np.exp(-x * x / 2) / np.sqrt(2 * np.pi)))
 
 
 def _gelu_tanh(x: Array) -> Array:
-    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+    return np.asarray(0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))))
 
 
 def _gelu_tanh_grad(g: Array, x: Array) -> Array:
     step = 1e-6
-    return g * (_gelu_tanh(x + step) - _gelu_tanh(x - step)) / (2 * step)
+    return np.asarray(g * (_gelu_tanh(x + step) - _gelu_tanh(x - step)) / (2 * step))
 
 
 _GELU = [

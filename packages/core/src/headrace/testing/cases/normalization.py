@@ -150,7 +150,8 @@ def _lrn_cases(label: str, images: Array, **attrs: Any) -> list[OpCase]:
 
 def _layer_norm(x: Array, scale: Array, offset: Array, epsilon: float = float(np.float32(1e-5))) -> Array:
     x, scale, offset = (np.asarray(item, np.float64) for item in (x, scale, offset))
-    return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + epsilon) * scale + offset
+    normal = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + epsilon)
+    return np.asarray(normal * scale + offset)
 
 
 def _layer_norm_grad(g: Array, x: Array, scale: Array) -> tuple[Array, Array, Array]:
