@@ -7,7 +7,9 @@ operation on a path between them, the operations its gradient rule asks for; sum
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from headrace.errors import GradientError, GraphError
@@ -18,9 +20,11 @@ from headrace.graph.scopes import Scope, current_scope, enter, has_graph, name_s
 from headrace.ops.indexed_slices import IndexedSlices, concatenate_slices
 from headrace.types import variant
 
-__all__ = ["explain_gradient", "gradients"]
+__all__ = ["explain_gradient", "gradient_source", "gradients"]
 
 Gradient = Tensor | IndexedSlices
+
+_source: ContextVar[str] = ContextVar("headrace_gradient_source", default="")
 
 
 def gradients(
@@ -73,7 +77,8 @@ def gradients(
             )
     with (
         enter(current_scope() if has_graph() and current_scope().graph is graph else Scope(graph=graph)),
-        name_scope(name),
+        name_scope(name) as prefix,
+        _running_as(prefix),
     ):
         arriving = _initial_gradients(targets, grad_ys)
         between = _operations_between(targets, sources, stops)
@@ -81,6 +86,21 @@ def gradients(
         for op in sorted(between, key=lambda item: item.index, reverse=True):
             _differentiate(op, collected, stops)
         return [collected.total(source) for source in sources]
+
+
+@contextmanager
+def _running_as(prefix: str) -> Iterator[None]:
+    """Let rules know in which call of `gradients` they run; one that a rule makes for a loop's body is part of it."""
+    token = _source.set(_source.get() or prefix.removesuffix("/"))
+    try:
+        yield
+    finally:
+        _source.reset(token)
+
+
+def gradient_source() -> str:
+    """A name for the call of `gradients` that is running: no other call in the same graph has it."""
+    return _source.get()
 
 
 def _as_list(items: TensorLike | Sequence[TensorLike]) -> Sequence[TensorLike]:

@@ -1,4 +1,4 @@
-"""What is known, while the graph is built, of the elements of a list that a `variant` tensor stands for.
+"""What is known, while the graph is built, of the elements of a list or array that a tensor stands for.
 
 A list is one scalar value, whatever its elements are, so the static shape of the tensor says nothing about them. What
 does is the operation that made the list: the answer is found by walking back over operations that change a list without
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headrace.graph.shape_value import constant_value_as_shape
-from headrace.types import TensorSpec, variant
+from headrace.types import TensorSpec, resource, variant
 
 if TYPE_CHECKING:
     from headrace.graph.operation import Operation, Tensor
@@ -26,14 +26,17 @@ HANDLE_SHAPES = "_handle_shapes"
 _PASSED_ON = frozenset({
     "Identity", "IdentityN", "StopGradient", "PreventGradient", "ZerosLike", "OnesLike", "AddN", "Enter", "Exit",
     "NextIteration", "Merge", "Switch", "TensorListPushBack", "TensorListPushBackBatch", "TensorListPopBack",
-    "TensorListSetItem", "TensorListResize", "TensorListConcatLists", "TensorListScatterIntoExistingList",
+    "TensorArrayGradV3", "TensorListSetItem", "TensorListResize", "TensorListConcatLists", "TensorListScatterIntoExistingList",
 })  # fmt: skip
 """Types whose output is a list with elements of the same type as those of their first list."""
 
 
 def list_spec(tensor: Tensor) -> TensorSpec | None:
-    """dtype and shape of the elements of the list (or lists) that `tensor` holds, or None if that is not known."""
-    if tensor.dtype is not variant:
+    """dtype and shape of the elements of the list (or lists) that `tensor` holds, or None if that is not known.
+
+    The same of the handle of a `TensorArrayV3`.
+    """
+    if tensor.dtype not in (variant, resource):
         return None
     seen: set[Operation] = set()
     while tensor.op not in seen:  # primitive loops go in circles
@@ -67,10 +70,15 @@ def _of_shape_input(index: int) -> Callable[[Operation], TensorSpec]:
     return made
 
 
+def _of_array(op: Operation) -> TensorSpec:
+    return TensorSpec(op.attrs["dtype"], op.attrs["element_shape"])
+
+
 _MADE: dict[str, Callable[[Operation], TensorSpec]] = {
     "EmptyTensorList": _of_shape_input(0),
     "TensorListReserve": _of_shape_input(0),
     "TensorListFromTensor": _of_shape_input(1),
     "TensorListSplit": _of_shape_input(1),
     "TensorListScatterV2": _of_shape_input(2),
+    "TensorArrayV3": _of_array,
 }
