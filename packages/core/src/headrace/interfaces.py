@@ -143,6 +143,13 @@ class StepControl(Protocol):
           DeadlineExceededError: the step's time is over.
         """
 
+    def give_up(self, reason: str) -> None:
+        """Let the whole step end, wherever it waits: whoever calls this has an error to raise.
+
+        Args:
+          reason: why, for the errors of the others.
+        """
+
     def check(self) -> None:
         """Return at once unless the step has to end; a kernel that loops calls it now and then.
 
@@ -203,6 +210,16 @@ class OpContext(Protocol):
     def attr(self, name: str) -> Any:
         """The value of an attribute."""
 
+
+class _Dead:
+    """See `DEAD`."""
+
+    def __repr__(self) -> str:
+        return "<dead>"
+
+
+DEAD = _Dead()
+"""In place of a value: the tensor lies on a branch that was not taken, so it has none."""
 
 class _Dead:
     """See `DEAD`."""

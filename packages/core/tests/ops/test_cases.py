@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.grad.registry import gradient_of_type
+from headrace.graph.frames import TOKEN_TYPES
 from headrace.graph.op_def import op_defs
 from headrace.kernels.registry import kernels_of
 from headrace.testing import OpCase, all_cases, check_case, check_case_gradient, differentiated_inputs
@@ -30,8 +31,8 @@ def test_case_ids_are_unique() -> None:
     assert len(ids) == len(set(ids))
 
 
-_WITHOUT_KERNEL = {"Const", "Placeholder", "NoOp", "_Arg", "_Retval"}
-"""The plan itself realises these."""
+_WITHOUT_KERNEL = {"Const", "Placeholder", "NoOp", "_Arg", "_Retval"} | (TOKEN_TYPES - {"ControlTrigger"})
+"""The plan and the executor realise these; those of tokens are tested in test_control_flow.py."""
 _CORE = [op_def for op_def in op_defs() if op_def.shape_function.__module__.startswith("headrace.")]
 
 

@@ -10,6 +10,7 @@ from headrace.grad import (  # noqa: F401
     comparison,
     complex,
     control,
+    control_flow,
     conversion,
     convolution,
     counting,

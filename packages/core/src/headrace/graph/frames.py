@@ -124,7 +124,9 @@ class Frames:
     def _frame_of(self, op: Operation) -> Frame:
         sources = [(tensor.name, tensor.op) for tensor in forward_inputs(op)]
         sources += [(f"^{item.name}", item) for item in op.control_inputs]
-        framed = [(name, self.after(source)) for name, source in sources if not is_anywhere(source)]
+        framed = [
+            (name, self.after(source)) for name, source in sources if op.type == "Merge" or not is_anywhere(source)
+        ]
         frame = framed[0][1] if framed else self.root
         for name, other in framed:
             if other is not frame:

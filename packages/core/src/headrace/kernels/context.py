@@ -23,6 +23,9 @@ class _Unbounded:
     def wait(self, condition: threading.Condition, ready: Callable[[], bool], describe: Callable[[], str]) -> None:
         condition.wait_for(ready)
 
+    def give_up(self, reason: str) -> None:
+        """There is nobody else to tell."""
+
     def check(self) -> None:
         """It goes on."""
 

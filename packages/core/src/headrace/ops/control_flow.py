@@ -72,9 +72,7 @@ def _loop_cond_shape(op: InferenceContext) -> list[Shape]:
     return [op.inputs[0].shape.merge(Shape([]))]
 
 
-@register_op(
-    "Abort", attrs={"error_msg": attr.string(""), "exit_without_error": attr.bool(False)}, stateful=True
-)
+@register_op("Abort", attrs={"error_msg": attr.string(""), "exit_without_error": attr.bool(False)}, stateful=True)
 def _abort_shape(op: InferenceContext) -> list[Shape]:
     """Ends the step with an error where it runs, or does nothing if it is to exit without one."""
     return []

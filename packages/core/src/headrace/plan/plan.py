@@ -16,10 +16,10 @@ from headrace.passes.pipeline import optimize
 from headrace.passes.prune import prune
 from headrace.placement.partition import Partition
 from headrace.plan.devices import DeviceTable, asks_for_devices, device_table, divide
-from headrace.plan.nested import NestedPlans
 from headrace.plan.numpy_backend import NumpyBackend
 from headrace.plan.partitioned import CompiledPart, PartitionedPlan
 from headrace.plan.program import is_handle
+from headrace.plan.step_plan import Execute, compile_step, may_wait
 from headrace.types import Shape
 
 __all__ = ["Plan", "backends", "compile_plan", "find_backend", "register_backend"]
@@ -54,6 +54,7 @@ def compile_plan(
     feed_shapes: Sequence[Shape],
     resources: Resources,
     config: Config,
+    execute: Execute,
 ) -> Plan:
     """Prune, optimise and compile the part of a graph that one step needs, for concrete feed shapes.
 
@@ -65,6 +66,7 @@ def compile_plan(
       feed_shapes: their concrete shapes.
       resources: the container in which stateful operations find their state.
       config: which passes and which backend.
+      execute: makes a callable of a step graph: where operations may wait for each other, or values may be dead.
     Raises:
       FeedError: a placeholder is needed and not fed, or a fetch is no value, such as a handle.
       NotFoundError: an operation has no kernel, or a pass or backend of that name does not exist.
@@ -79,11 +81,10 @@ def compile_plan(
         table = device_table(backend, _by_preference(), config)
         divided = divide(graph, optimized, table, resources, config)
         if len(divided) > 1:
-            return _plan_of_parts(optimized, divided, table, resources, config, len(fetches))
+            return _plan_of_parts(optimized, divided, table, resources, config, execute, len(fetches))
         backend = table.backend(divided[0].device) if divided else backend
-    blocks = any(op.blocks for op in optimized.operations)
-    functions = NestedPlans(optimized.functions, backend, resources, config)
-    return Plan(optimized, backend.name, backend.compile(optimized, resources, functions), blocks)
+    compiled = compile_step(optimized, backend, resources, config, execute)
+    return Plan(optimized, backend.name, compiled, may_wait(optimized))
 
 
 def _check_has_value(tensor: Tensor) -> None:
@@ -103,13 +104,14 @@ def _plan_of_parts(
     table: DeviceTable,
     resources: Resources,
     config: Config,
+    execute: Execute,
     result_count: int,
 ) -> Plan:
     parts = []
     for part in divided:
         backend = table.backend(part.device)
-        functions = NestedPlans(part.graph.functions, backend, resources, config)
-        parts.append(CompiledPart(part, backend.name, backend.compile(part.graph, resources, functions)))
+        compiled = compile_step(part.graph, backend, resources, config, execute)
+        parts.append(CompiledPart(part, backend.name, compiled))
     name = "+".join(dict.fromkeys(part.backend for part in parts))
     return Plan(graph, name, PartitionedPlan(parts, result_count), True, tuple(parts))
 

@@ -1,19 +1,222 @@
-"""The executor: runs one step of a plan, with its deadline, cancellation and trace."""
+"""The executor: runs one step of a plan, with its deadline, cancellation and trace.
+
+A plan that is one segment is one call. A step graph is run by the calling thread and as many others as have to wait at
+once: whoever finishes a node asks `StepState` what can start now, goes on with one of them, and hands those that may
+take long to other threads. What is short is never handed on, since that costs more than it saves.
+"""
 
 from __future__ import annotations
 
+import contextvars
+import functools
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.interfaces import OpHook
-from headrace.kernels.context import inside_step
+import numpy as np
+
+from headrace.errors import AbortedError, InternalError, InvalidArgumentError
+from headrace.graph.operation import Operation
+from headrace.interfaces import DEAD, OpHook
+from headrace.kernels.context import current_step, inside_step
 from headrace.plan.plan import Plan
+from headrace.plan.step_graph import Kind
+from headrace.plan.step_plan import StepPlan
+from headrace.runtime import workers
 from headrace.runtime.step_control import StepController
+from headrace.runtime.step_state import Activation, StepState
 from headrace.runtime.trace import StepRecord, Trace, active_traces
 
-__all__ = ["run_step"]
+__all__ = ["StepExecutor", "run_step"]
+
+SLOW_NS = 200_000
+"""A segment that took so long once is worth a thread of its own, where there is something else to do."""
+
+
+class StepExecutor:
+    """A step graph as one callable (see `interfaces.Compiled`). May be called by several threads at once."""
+
+    def __init__(self, plan: StepPlan) -> None:
+        self.plan = plan
+        self.slow: set[int] = set()  # nodes that took long, by index; only ever a hint
+        self._operations = tuple(op for compiled in plan.compiled if compiled for op in compiled.operations)
+        counts = [len(compiled.operations) if compiled else 0 for compiled in plan.compiled]
+        self._firsts = [sum(counts[:index]) for index in range(len(counts))]
+
+    @property
+    def operations(self) -> Sequence[Operation]:
+        """The operations of all segments and all that wait, node by node."""
+        return self._operations
+
+    @property
+    def kernels(self) -> Sequence[str]:
+        """For each operation the name of what computes it."""
+        return tuple(
+            name
+            for compiled in self.plan.compiled
+            if compiled
+            for name in getattr(compiled, "kernels", ("",) * len(compiled.operations))
+        )
+
+    @property
+    def arena_bytes(self) -> int:
+        """Bytes of planned memory of all segments."""
+        return sum(getattr(compiled, "arena_bytes", 0) for compiled in self.plan.compiled)
+
+    def __call__(self, arguments: Sequence[Any], /) -> Sequence[Any]:
+        """Run a step."""
+        return self._results(_Run(self, None), arguments)
+
+    def run_with_hook(self, arguments: Sequence[Any], hook: OpHook, /) -> Sequence[Any]:
+        """Run a step, calling `hook` before each operation, for one operation at a time."""
+        return self._results(_Run(self, hook), arguments)
+
+    def _results(self, run: _Run, arguments: Sequence[Any]) -> Sequence[Any]:
+        values = run.to_its_end(arguments)
+        return [self._result(number, value, run.state) for number, value in enumerate(values)]
+
+    def _result(self, number: int, value: Any, state: StepState) -> Any:
+        if value is DEAD:
+            raise InvalidArgumentError(
+                f"'{state.graph.results[number]}' has no value in this step",
+                expected="a tensor that is computed",
+                got="one on a branch that was not taken",
+                hint="fetch what Merge gives, or fetch it only in steps that take its branch",
+            )
+        if value is None:
+            raise InternalError(
+                f"'{state.graph.results[number]}' was not computed",
+                expected="a value or a dead token for each result",
+                got="neither",
+                hint="please report this with the graph",
+            )
+        if number in self.plan.handles:
+            return value
+        return np.array(value) if number in self.plan.copied else np.asarray(value)
+
+
+class _Run:
+    """One run of a step graph. Mutable and thread-safe.
+
+    Attributes:
+      state: how far it is.
+    """
+
+    def __init__(self, executor: StepExecutor, hook: OpHook | None) -> None:
+        self.state = StepState(executor.plan.graph)
+        self._executor = executor
+        self._control = current_step()
+        self._hook = hook
+        self._lock = threading.Lock()
+        self._ended = threading.Condition(self._lock)
+        self._hook_lock = threading.Lock()
+        self._short: deque[Activation] = deque()
+        self._others = 0
+        self._error: BaseException | None = None
+
+    def to_its_end(self, arguments: Sequence[Any]) -> Sequence[Any]:
+        """Run it; the first error ends it, and nothing is left running when this returns or raises."""
+        try:
+            with self._lock:
+                first = self._divide(self.state.start(arguments))
+            self._work(first, watched=self._hook is not None)
+        except BaseException as error:
+            self._give_up(error)
+        while self._others > 0:
+            try:
+                with self._lock:
+                    while self._others > 0:
+                        self._ended.wait()
+            except KeyboardInterrupt as error:
+                self._give_up(error)
+        if self._error is not None:
+            raise self._error
+        if not self.state.is_done:
+            raise InternalError(
+                "a step ended early",
+                expected="every loop over",
+                got="one that waits for what nothing brings",
+                hint="please report this with the graph",
+            )
+        return self.state.results
+
+    def _divide(self, ready: Sequence[Activation]) -> Activation | None:
+        """Choose what the calling thread does next and hand on what it must not keep waiting; called with the lock."""
+        slow = self._executor.slow
+        long: list[Activation] = []
+        for activation in ready:
+            may_take_long = activation.node.kind is Kind.WAIT or activation.node.index in slow
+            (long if may_take_long else self._short).append(activation)
+        if self._short:
+            mine = self._short.popleft()
+        elif long:
+            mine = long.pop()
+        else:
+            return None
+        for activation in long:
+            workers.submit(functools.partial(contextvars.copy_context().run, self._help, activation))
+            self._others += 1
+        return mine
+
+    def _help(self, activation: Activation) -> None:
+        """What another thread does: go on from `activation` as far as it leads."""
+        try:
+            self._work(activation, watched=True)
+        except BaseException as error:
+            self._give_up(error)
+        finally:
+            with self._lock:
+                self._others -= 1
+                if not self._others:
+                    self._ended.notify_all()
+
+    def _work(self, activation: Activation | None, *, watched: bool) -> None:
+        """Run nodes, one after the other, until there is none for this thread."""
+        executor, compiled, clock = self._executor, self._executor.plan.compiled, time.perf_counter_ns
+        while activation is not None:
+            function, outputs = compiled[activation.node.index], ()
+            if function is not None:
+                started = clock()
+                if watched:
+                    outputs = function.run_with_hook(activation.inputs, self._hook_of(activation))
+                else:
+                    outputs = function(activation.inputs)
+                if clock() - started > SLOW_NS:
+                    executor.slow.add(activation.node.index)
+                activation.inputs.clear()
+            with self._lock:
+                if self._error is not None:
+                    return
+                activation = self._divide(self.state.finish(activation, outputs))
+
+    def _hook_of(self, activation: Activation) -> OpHook:
+        """A hook that ends a node when the step has been given up; between its operations, others may go on."""
+        first, hook = self._executor._firsts[activation.node.index], self._hook
+
+        def before(index: int) -> None:
+            if self._error is not None:
+                raise AbortedError(
+                    "an operation was not started, since another one of its step has failed",
+                    expected="a step that goes on",
+                    got=type(self._error).__name__,
+                    hint="look at that error: the step raises it",
+                )
+            if hook is not None:
+                with self._hook_lock:
+                    hook(first + index)
+
+        return before
+
+    def _give_up(self, error: BaseException) -> None:
+        """Take note of an error; the first one ends the step."""
+        with self._lock:
+            if self._error is not None:
+                return
+            self._error = error
+            self._short.clear()
+        self._control.give_up("an error of another operation of the step")
 
 
 def run_step(

@@ -105,6 +105,10 @@ class StepController:
                     raise self._too_late(f"a wait: {describe()}")
                 condition.wait(remaining)
 
+    def give_up(self, reason: str) -> None:
+        """Let the step end wherever it waits (see the interface)."""
+        self.cancellation.cancel(reason)
+
     def check(self) -> None:
         """Raise if the step has to end (see the interface)."""
         if self.cancellation.is_requested:

@@ -15,7 +15,7 @@ from headrace.errors import FeedError
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 from headrace.plan.plan import Plan, compile_plan
-from headrace.runtime.executor import run_step
+from headrace.runtime.executor import StepExecutor, run_step
 from headrace.runtime.feeds import check_feed_shape, feed_converter
 from headrace.runtime.initialization import initialize_variables
 from headrace.runtime.resources import ResourceManager
@@ -136,7 +136,7 @@ class StepDefinition:
             if plan is None:
                 plan = compile_plan(
                     self._graph, self._fetches, self._targets, self._feeds, [Shape(shape) for shape in shapes],
-                    self._resources, self._config,
+                    self._resources, self._config, StepExecutor,
                 )  # fmt: skip
                 self._graph.note_plan()
                 if len(self._plans) >= MAX_PLANS:
@@ -153,7 +153,7 @@ class StepDefinition:
 
     def _run_once(self, targets: Sequence[Operation]) -> None:
         """Run initializers: a step without feeds or fetches."""
-        plan = compile_plan(self._graph, (), targets, (), (), self._resources, self._config)
+        plan = compile_plan(self._graph, (), targets, (), (), self._resources, self._config, StepExecutor)
         if plan.blocks:
             self._observed(plan, (), StepController())
         else:
