@@ -221,16 +221,6 @@ class _Dead:
 DEAD = _Dead()
 """In place of a value: the tensor lies on a branch that was not taken, so it has none."""
 
-class _Dead:
-    """See `DEAD`."""
-
-    def __repr__(self) -> str:
-        return "<dead>"
-
-
-DEAD = _Dead()
-"""In place of a value: the tensor lies on a branch that was not taken, so it has none."""
-
 OpHook = Callable[[int], None]
 """Called with the number of the operation that is about to start; whatever it raises ends the step."""
 

@@ -152,8 +152,6 @@ class OpDef:
       blocks: running it may wait for another operation or step, so it never shares a segment with others.
       passes_dead: it runs even if an input lies on a branch that was not taken; its kernel gets `interfaces.DEAD` for
         such an input, and may give it.
-      passes_dead: it runs even if an input lies on a branch that was not taken; its kernel gets `interfaces.DEAD` for
-        such an input, and may give it.
       doc: what it computes.
     """
 
@@ -222,7 +220,6 @@ def register_op(
       commutative: see `OpDef`.
       blocks: see `OpDef`.
       passes_dead: see `OpDef`.
-      passes_dead: see `OpDef`.
     Returns:
       The decorator; it returns the shape function unchanged.
     Raises:
@@ -253,7 +250,6 @@ def register_op(
                 reads_only=reads_only,
                 commutative=commutative,
                 blocks=blocks,
-                passes_dead=passes_dead,
                 passes_dead=passes_dead,
                 doc=doc,
             )
