@@ -28,6 +28,7 @@ STAGES: tuple[tuple[str, ...], ...] = (
     ("plan",),
     ("runtime",),
     ("signature", "variable", "session", "function", "namespace"),
+    ("coordination",),
     ("training", "layers", "data", "testing", "cli"),
 )
 LEVEL = {stage: level for level, stages in enumerate(STAGES) for stage in stages}

@@ -4,6 +4,9 @@ from headrace import data, errors, interfaces, layers
 from headrace import grad as _grad  # noqa: F401  # registers the gradient rules
 from headrace import kernels as _kernels  # noqa: F401  # registers the NumPy kernels
 from headrace.config import Config, config
+from headrace.coordination.coordinator import Coordinator
+from headrace.coordination.queue import FIFOQueue, PaddingFIFOQueue, PriorityQueue, RandomShuffleQueue
+from headrace.coordination.queue_runner import QueueRunner
 from headrace.function import Function, function
 from headrace.grad.backprop import explain_gradient, gradients
 from headrace.grad.registry import gradient_override, no_gradient, register_gradient
@@ -219,15 +222,21 @@ from headrace.variable import Variable
 __all__ = [
     "Callback",
     "Config",
+    "Coordinator",
     "DType",
     "EarlyStopping",
+    "FIFOQueue",
     "Function",
     "Graph",
     "HashTable",
     "IndexedSlices",
     "InferenceContext",
     "Operation",
+    "PaddingFIFOQueue",
     "PendingStep",
+    "PriorityQueue",
+    "QueueRunner",
+    "RandomShuffleQueue",
     "Session",
     "Shape",
     "Signature",

@@ -6,7 +6,8 @@ HeadraceError
 │   ├── AttrError                          a missing, unknown or wrongly typed attribute
 │   ├── FeedError                          a feed that is missing, unknown, or of the wrong dtype or shape
 │   ├── GraphError                         a graph that breaks a structural rule (cycle, foreign tensor, name)
-│   └── OutOfRangeError (IndexError)       an index beyond its bound, or the normal end of data
+│   └── OutOfRangeError (IndexError)       an index beyond its bound
+│       └── EndOfDataError                 the normal end of data: what is closed ran empty
 ├── DTypeError (TypeError)                 element types that do not fit together
 ├── NoGraphError (RuntimeError)            a user function was called where no graph is being built
 ├── UnknownOpError (LookupError)           an operation type that no package registered
@@ -38,6 +39,7 @@ __all__ = [
     "DTypeError",
     "DataLossError",
     "DeadlineExceededError",
+    "EndOfDataError",
     "FailedPreconditionError",
     "FeedError",
     "GradientError",
@@ -128,7 +130,11 @@ class GraphError(InvalidArgumentError):
 
 
 class OutOfRangeError(InvalidArgumentError, IndexError):
-    """An index beyond its bound, or the normal end of data."""
+    """An index beyond its bound."""
+
+
+class EndOfDataError(OutOfRangeError):
+    """The normal end of data: what was asked for more is closed and ran empty."""
 
 
 class DTypeError(HeadraceError, TypeError):

@@ -37,6 +37,7 @@ from headrace.grad import (  # noqa: F401
     products,
     quantiles,
     quantization,
+    queues,
     random,
     ranges,
     recurrent,

@@ -12,7 +12,7 @@ from headrace.graph.function_library import FunctionLibrary
 from headrace.graph.handle_spec import variable_spec
 from headrace.graph.list_spec import list_spec
 from headrace.graph.op_def import UNKNOWN_OUTPUT, OpDef
-from headrace.graph.operation import Operation, Tensor, bodies_of
+from headrace.graph.operation import Operation, Tensor, bodies_of, origin
 from headrace.graph.shape_value import constant_value, constant_value_as_shape
 from headrace.types import Array, Shape, TensorSpec
 

@@ -37,6 +37,7 @@ from headrace.kernels import (  # noqa: F401
     products,
     quantiles,
     quantization,
+    queues,
     random,
     ranges,
     recurrent,

@@ -38,6 +38,7 @@ from headrace.ops import (  # noqa: F401
     products,
     quantiles,
     quantization,
+    queues,
     random,
     ranges,
     recurrent,
