@@ -25,6 +25,7 @@ STAGES: tuple[tuple[str, ...], ...] = (
     ("kernels",),
     ("grad", "passes"),
     ("placement",),
+    ("loops",),
     ("plan",),
     ("runtime",),
     ("signature", "variable", "session", "function", "namespace"),
@@ -34,7 +35,16 @@ STAGES: tuple[tuple[str, ...], ...] = (
 LEVEL = {stage: level for level, stages in enumerate(STAGES) for stage in stages}
 USER_LEVEL = ("training", "layers", "data")
 # What code outside core, and core's own user-level library, may import besides `headrace` itself.
-PUBLIC = ("headrace.types", "headrace.errors", "headrace.interfaces", "headrace.testing", "headrace.graph.proto")
+PUBLIC = (
+    "headrace.types",
+    "headrace.errors",
+    "headrace.interfaces",
+    "headrace.testing",
+    "headrace.graph.proto",
+    "headrace.plan",
+    *(f"headrace.loops.{name}" for name in ("fusion", "interpreter", "ir", "lowering")),
+    *(f"headrace.loops.{name}" for name in ("printer", "registry", "value", "verifier")),
+)
 SIBLINGS = {"headrace_checkpoint": (), "headrace_serving": ("headrace_checkpoint",), "headrace_viz": ()}
 
 

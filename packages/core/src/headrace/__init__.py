@@ -1,6 +1,6 @@
 """Dataflow graphs: build, differentiate, optimise and run them."""
 
-from headrace import data, errors, interfaces, layers
+from headrace import data, errors, interfaces, layers, loops
 from headrace import grad as _grad  # noqa: F401  # registers the gradient rules
 from headrace import kernels as _kernels  # noqa: F401  # registers the NumPy kernels
 from headrace.config import Config, config
@@ -19,6 +19,7 @@ from headrace.graph.operation import Operation, Tensor
 from headrace.graph.printer import format_graph
 from headrace.graph.scopes import colocate_with, control_dependencies, device, name_scope
 from headrace.kernels.registry import register_kernel
+from headrace.loops.registry import register_loops
 from headrace.namespace import __array_api_version__, __array_namespace_info__, e, inf, nan, newaxis, pi
 from headrace.ops import fft, image, linalg, nn, quantization, random, sparse, strings
 from headrace.ops.array import (
@@ -400,6 +401,7 @@ __all__ = [
     "logical_or",
     "logical_xor",
     "logsumexp",
+    "loops",
     "matmul",
     "matrix_transpose",
     "max",
@@ -444,6 +446,7 @@ __all__ = [
     "reciprocal",
     "register_gradient",
     "register_kernel",
+    "register_loops",
     "register_op",
     "remainder",
     "repeat",

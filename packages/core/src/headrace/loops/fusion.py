@@ -1,0 +1,238 @@
+"""Fusion: which operations of a segment share a region. Pure: items in, groups out, with what was decided and why.
+
+The items come in an order in which they may run. One after the other, each joins the group with which it shares the
+most bytes of memory traffic, or starts a group of its own. The cost model counts bytes: a value that a group computes
+or reads already need not be read again, and a value that nobody outside the group wants is never written. Joining is
+refused where the group would have to run both before and after another one, where the loops do not fit (`lowering`), or
+where a group becomes larger than a compiler should see at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from headrace.loops.lowering import NotLowered, Output, lower
+from headrace.loops.value import Value
+
+__all__ = ["Group", "Item", "fuse"]
+
+MAX_ITEMS = 96
+"""Operations of one group: code grows with it, and the time to compile it."""
+MAX_KEYS = 48
+"""Buffers of one group: each is a stream that the memory has to follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One operation to place.
+
+    Attributes:
+      name: of the operation.
+      outputs: the memory it writes and the value of each; empty for an operation without loops.
+      reads: the memory it reads.
+      writes: the memory it writes, also without loops.
+      mutable: those of `reads` and `writes` whose content changes during the step (variables).
+      after: positions of items that must have run before, beside those that follow from memory.
+    """
+
+    name: str
+    outputs: tuple[Output, ...]
+    reads: tuple[Hashable, ...]
+    writes: tuple[Hashable, ...]
+    mutable: frozenset[Hashable] = frozenset()
+    after: frozenset[int] = frozenset()
+
+    @property
+    def has_loops(self) -> bool:
+        """False for what runs on its own."""
+        return bool(self.outputs)
+
+
+@dataclass(slots=True)
+class Group:
+    """Operations that run as one. Mutable while fusion works.
+
+    Attributes:
+      items: positions of its items, in order.
+      space, axes: see `lowering.lower`; the space is None for an operation without loops.
+      reads, writes: the memory it touches.
+      decision: in a few words, why it is as it is.
+    """
+
+    items: list[int]
+    space: tuple[int, ...] | None = None
+    axes: tuple[int, ...] = ()
+    reads: set[Hashable] = field(default_factory=set)
+    writes: set[Hashable] = field(default_factory=set)
+    decision: str = ""
+
+
+def fuse(items: Sequence[Item], sizes: Mapping[Hashable, int]) -> list[Group]:
+    """Group items.
+
+    Args:
+      items: in an order in which they may run.
+      sizes: bytes of each memory.
+    Returns:
+      The groups in the order in which they must run.
+    """
+    fusion = _Fusion(items, sizes)
+    for position in range(len(items)):
+        fusion.place(position)
+    return fusion.groups
+
+
+@dataclass(slots=True)
+class _Fusion:
+    items: Sequence[Item]
+    sizes: Mapping[Hashable, int]
+    groups: list[Group] = field(default_factory=list)
+    home: list[int] = field(default_factory=list)  # item -> its group
+    writer: dict[Hashable, int] = field(default_factory=dict)  # memory -> the item that wrote it last
+    readers: dict[Hashable, list[int]] = field(default_factory=dict)
+    touching: dict[Hashable, list[int]] = field(default_factory=dict)  # memory -> groups
+
+    def place(self, position: int) -> None:
+        item = self.items[position]
+        earliest = self._earliest(item)
+        chosen, decision = self._choose(item, earliest) if item.has_loops else (None, "runs on its own")
+        if chosen is None:
+            space, axes = _space(item) if item.has_loops else (None, ())
+            self.groups.append(Group([], space, axes, decision=decision))
+            chosen = len(self.groups) - 1
+        group = self.groups[chosen]
+        if item.has_loops and group.items:
+            group.space, group.axes = _joined_space(group, item) or (group.space, group.axes)
+        group.items.append(position)
+        self.home.append(chosen)
+        for key in (*item.reads, *item.writes):
+            touched = self.touching.setdefault(key, [])
+            if chosen not in touched:
+                touched.append(chosen)
+        group.reads.update(item.reads)
+        group.writes.update(item.writes)
+        for key in item.reads:
+            self.readers.setdefault(key, []).append(position)
+        for key in item.writes:
+            self.writer[key] = position
+            self.readers[key] = []
+
+    def _earliest(self, item: Item) -> int:
+        """The first group in which the item may run."""
+        earliest = 0
+        for key in item.reads:
+            if key in self.writer:
+                earliest = max(earliest, self._home(self.writer[key], strict=key in item.mutable))
+        for key in item.writes:
+            if key in self.writer:
+                earliest = max(earliest, self._home(self.writer[key], strict=True))
+            for reader in self.readers.get(key, ()):
+                together = item.has_loops and self._in_place(reader, item, key)
+                earliest = max(earliest, self._home(reader, strict=not together))
+        for other in item.after:
+            earliest = max(earliest, self._home(other, strict=False))
+        return earliest
+
+    def _home(self, position: int, *, strict: bool) -> int:
+        own = self.groups[self.home[position]].space is not None
+        return self.home[position] + (strict or not own)
+
+    def _in_place(self, reader: int, item: Item, key: Hashable) -> bool:
+        """True if reading a memory at the place that is written next does not matter: element by element."""
+        other = self.items[reader]
+        group = self.groups[self.home[reader]]
+        same = (
+            group.space is not None
+            and not group.axes
+            and all(output.value.shape == group.space for output in item.outputs)
+        )
+        return same and other.has_loops and _is_map(other) and _is_map(item)
+
+    def _choose(self, item: Item, earliest: int) -> tuple[int | None, str]:
+        shared: dict[int, int] = {}
+        for key in {*item.reads, *item.writes}:
+            for number in self.touching.get(key, ()):
+                if number >= earliest and self.groups[number].space is not None:
+                    shared[number] = shared.get(number, 0) + self.sizes.get(key, 0)
+        refused = ""
+        for number in sorted(shared, key=lambda number: (-shared[number], -number)):
+            if not shared[number]:
+                continue
+            reason = self._refusal(self.groups[number], item)
+            if reason is None:
+                return number, ""
+            refused = refused or f"does not join {self.items[self.groups[number].items[0]].name}: {reason}"
+        return None, refused or "shares no memory with a group that it may join"
+
+    def _refusal(self, group: Group, item: Item) -> str | None:
+        joined = _joined_space(group, item)
+        if joined is None:
+            return "another iteration space"
+        if len(group.items) >= MAX_ITEMS or len(group.reads | group.writes | {*item.reads, *item.writes}) > MAX_KEYS:
+            return "the group is large enough"
+        space, axes = joined
+        members = [self.items[position] for position in group.items] + [item]
+        if not axes and all(map(_is_map, members)):
+            return None
+        try:
+            lower("", space, axes, produced_by(members), [output for member in members for output in member.outputs])
+        except NotLowered as reason:
+            return str(reason)
+        return None
+
+
+def produced_by(items: Sequence[Item]) -> dict[Hashable, Value]:
+    """What items compute, by the memory that holds it; what changes variables is never read back in its own group."""
+    return {output.key: output.value for item in items for output in item.outputs if output.key not in item.mutable}
+
+
+def _joined_space(group: Group, item: Item) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """The iteration space of a group with one more item, or None if they do not share one."""
+    assert group.space is not None
+    space, axes = _space(item)
+    if space == group.space:
+        if not axes or not group.axes or axes == group.axes:
+            return space, axes or group.axes
+        return None
+    if not axes and group.axes and len(group.space) - 1 in group.axes and space in _reduced_shapes(group):
+        return group.space, group.axes
+    return None
+
+
+def _reduced_shapes(group: Group) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    assert group.space is not None
+    kept = tuple(1 if axis in group.axes else size for axis, size in enumerate(group.space))
+    return kept, tuple(size for axis, size in enumerate(group.space) if axis not in group.axes)
+
+
+def _space(item: Item) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """What an item iterates over: the space of its reductions, or the shape of its largest output."""
+    reduction = next((found for output in item.outputs if (found := _first_reduction(output.value)) is not None), None)
+    if reduction is not None:
+        return reduction.args[0].shape, reduction.payload[1]
+    return max((output.value.shape for output in item.outputs), key=math.prod), ()
+
+
+def _first_reduction(root: Value) -> Value | None:
+    return next((value for value in _values(root) if value.op == "reduce"), None)
+
+
+def _is_map(item: Item) -> bool:
+    """Element by element, without views, so that inputs of the space's own shape are read where outputs are written."""
+    shapes = {output.value.shape for output in item.outputs}
+    return len(shapes) == 1 and all(
+        value.op not in ("reduce", "view") for output in item.outputs for value in _values(output.value)
+    )
+
+
+def _values(root: Value) -> list[Value]:
+    found: dict[int, Value] = {}
+    stack = [root]
+    while stack:
+        value = stack.pop()
+        if id(value) not in found:
+            found[id(value)] = value
+            stack.extend(value.args)
+    return list(found.values())
