@@ -187,6 +187,7 @@ from headrace.ops.tables import HashTable
 from headrace.ops.tensor_bytes import parse_tensor, serialize_tensor
 from headrace.runtime.trace import StepRecord, Trace
 from headrace.session import PendingStep, Session
+from headrace.plan.plan import register_backend, register_device
 from headrace.signature import Signature
 from headrace.training import optim
 from headrace.training.callbacks import Callback, EarlyStopping
@@ -451,6 +452,8 @@ __all__ = [
     "remainder",
     "repeat",
     "reshape",
+    "register_backend",
+    "register_device",
     "resource",
     "result_type",
     "reverse_sequence",

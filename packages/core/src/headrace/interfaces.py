@@ -21,6 +21,7 @@ __all__ = [
     "INTERFACE_VERSION",
     "Backend",
     "Compiled",
+    "DeviceDriver",
     "Functions",
     "OpContext",
     "OpHook",
@@ -248,6 +249,38 @@ class Compiled(Protocol):
         """The same, calling `hook` before each operation, or before each group that cannot be divided.
 
         It serves traces, deadlines and cancellation; steps without these never pay for it.
+        """
+
+
+class DeviceDriver(Protocol):
+    """The least that a device must be able to do; `hr.register_device` makes a backend of it. Thread-safe.
+
+    Buffers are whatever the driver makes them; nobody else looks inside.
+    """
+
+    @property
+    def name(self) -> str:
+        """The device's name in its process, e.g. `"TRACE:0"`. Kernels are registered for its type."""
+
+    def allocate(self, shape: tuple[int, ...], dtype: DType) -> Any:
+        """A buffer of the device for a tensor; its content may be anything. It is freed when nobody refers to it."""
+
+    def move(self, source: Any, destination: Any) -> None:
+        """Copy from host memory to a buffer of the device, or from a buffer to host memory.
+
+        Args:
+          source: a contiguous array, or a buffer that holds a value.
+          destination: a buffer, or a contiguous array; of the same shape and dtype.
+        """
+
+    def issue(self, kernel: Callable[..., Any], op: OpContext, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        """Run a kernel that is registered for the device type, or queue it up before later calls of `move`.
+
+        Args:
+          kernel: the registered function.
+          op: what it computes.
+          inputs: buffers with the values of the inputs, flat.
+          outputs: buffers for the outputs.
         """
 
 

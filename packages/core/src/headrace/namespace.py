@@ -9,7 +9,9 @@ from math import e, inf, nan, pi
 from typing import Any
 
 from headrace import types
+from headrace.config import current_config
 from headrace.ops.dtypes import isdtype
+from headrace.plan.devices import device_names
 from headrace.plan.plan import backends
 from headrace.types import DType
 
@@ -38,7 +40,8 @@ class NamespaceInfo:
 
     def devices(self) -> list[str]:
         """The devices that the installed backends offer; `hr.device` takes these names."""
-        return sorted({device for backend in backends().values() for device in backend.devices()})
+        options = current_config()
+        return sorted({name for backend in backends().values() for name in device_names(backend, options)})
 
     def default_dtypes(self, *, device: str | None = None) -> dict[str, DType]:
         """The dtypes of Python numbers and of indices; `device` makes no difference."""

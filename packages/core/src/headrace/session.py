@@ -194,6 +194,39 @@ class Session:
         _, definition = self._define(fetches, feeds)
         return definition.plan_for(list(feeds.values()) if feeds else []).graph
 
+    def partitions(self, fetches: Any, feeds: Mapping[Any, Any] | None = None) -> dict[str, Graph]:
+        """What each device does in a step: its part of `optimized_graph`, with the transfers from and to the others.
+
+        Args:
+          fetches: as in `run`.
+          feeds: as in `run`; nothing is run.
+        Returns:
+          For the name of each device a graph to look at; it belongs to the plan and must not be changed. The device is
+          "" where nothing asks for one.
+        Raises:
+          FeedError: as `run`.
+          PlacementError: no device satisfies what is asked for.
+
+        Example:
+          >>> import headrace as hr
+          >>> with hr.Graph().as_default() as graph:
+          ...     with hr.device("CPU:1"):
+          ...         x = hr.random.normal([3])
+          ...     with hr.device("CPU:0"):
+          ...         y = hr.sum(x)
+          >>> with hr.Session(graph, config=hr.config(virtual_devices={"CPU": 2})) as session:
+          ...     for device, part in session.partitions(y).items():
+          ...         print(device[-5:], [op.type for op in part.operations])
+          CPU:1 ['Const', 'RandomStandardNormal', '_Send']
+          CPU:0 ['_Recv', 'Const', 'Sum', '_Retval']
+        """
+        feeds = flat_feeds(feeds)
+        _, definition = self._define(fetches, feeds)
+        plan = definition.plan_for(list(feeds.values()) if feeds else [])
+        if plan.parts:
+            return {str(part.partition.device): part.partition.graph for part in plan.parts}
+        return {next((op.device for op in plan.graph.operations), ""): plan.graph}
+
     def make_callable(self, fetches: Any, feeds: Sequence[Any] = ()) -> Callable[..., Any]:
         """A function that runs this step with the least overhead: the hot path of a training loop.
 

@@ -35,6 +35,12 @@ def test_devices_lists_the_one_of_numpy() -> None:
     assert any({"device": "CPU:0", "backend": "numpy"}.items() <= item.items() for item in found)
 
 
+def test_devices_shows_virtual_ones_on_request() -> None:
+    found = json.loads(_run("devices", "--json", "--virtual", "CPU", "3")[1])
+    assert [item["device"] for item in found if item["backend"] == "numpy"] == ["CPU:0", "CPU:1", "CPU:2"]
+    assert _run("devices", "--virtual", "CPU", "0")[0] != 0
+
+
 def test_ops_lists_all_and_shows_one() -> None:
     code, text = _run("ops")
     assert code == 0

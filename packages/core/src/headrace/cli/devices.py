@@ -6,6 +6,8 @@ import json
 
 import click
 
+from headrace.config import config
+from headrace.plan.devices import device_names
 from headrace.plan.plan import backends, find_backend
 
 __all__ = ["devices"]
@@ -13,12 +15,20 @@ __all__ = ["devices"]
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def devices(as_json: bool) -> None:
+@click.option(
+    "--virtual",
+    type=(str, int),
+    multiple=True,
+    metavar="TYPE COUNT",
+    help="Show what hr.config(virtual_devices={TYPE: COUNT}) makes of them.",
+)
+def devices(as_json: bool, virtual: tuple[tuple[str, int], ...]) -> None:
     """List the devices that the installed backends offer. Allocates nothing on them."""
+    options = config(virtual_devices=dict(virtual)) if virtual else config()
     found = [
         {"device": device, "backend": name, "default": name == find_backend("auto").name}
         for name, backend in sorted(backends().items())
-        for device in backend.devices()
+        for device in device_names(backend, options)
     ]
     if as_json:
         click.echo(json.dumps(found, indent=2))

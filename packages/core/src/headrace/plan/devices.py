@@ -14,7 +14,7 @@ from headrace.placement.device import Device, local_devices
 from headrace.placement.partition import Partition, partition
 from headrace.placement.placer import place
 
-__all__ = ["DeviceTable", "asks_for_devices", "device_table", "divide"]
+__all__ = ["DeviceTable", "asks_for_devices", "device_names", "device_table", "divide"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,14 @@ def device_table(preferred: Backend, installed: Sequence[Backend], config: Confi
             if backends.setdefault(device_type, backend) is backend:
                 names.append(name)
     return DeviceTable(local_devices(names, config.virtual_devices), backends)
+
+
+def device_names(backend: Backend, config: Config) -> list[str]:
+    """The short names of the devices that a backend offers, with the virtual ones that `config` makes of them."""
+    names = backend.devices()
+    types = {parse_device(name).type for name in names}
+    virtual = {key: count for key, count in config.virtual_devices.items() if key in types}
+    return [device.name.short for device in local_devices(names, virtual)]
 
 
 def asks_for_devices(graph: Graph, config: Config) -> bool:

@@ -11,18 +11,19 @@ from headrace.config import Config
 from headrace.errors import AlreadyExistsError, FeedError, NotFoundError, UnavailableError, known_names
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
-from headrace.interfaces import INTERFACE_VERSION, Backend, Compiled, Resources
+from headrace.interfaces import INTERFACE_VERSION, Backend, Compiled, DeviceDriver, Resources
 from headrace.passes.pipeline import optimize
 from headrace.passes.prune import prune
 from headrace.placement.partition import Partition
 from headrace.plan.devices import DeviceTable, asks_for_devices, device_table, divide
+from headrace.plan.driver_backend import DriverBackend
 from headrace.plan.numpy_backend import NumpyBackend
 from headrace.plan.partitioned import CompiledPart, PartitionedPlan
 from headrace.plan.program import is_handle
 from headrace.plan.step_plan import Execute, compile_step, may_wait
 from headrace.types import Shape
 
-__all__ = ["Plan", "backends", "compile_plan", "find_backend", "register_backend"]
+__all__ = ["Plan", "backends", "compile_plan", "find_backend", "register_backend", "register_device"]
 
 ENTRY_POINT_GROUP = "headrace.backends"
 
@@ -148,6 +149,21 @@ def register_backend(backend: Backend) -> None:
             hint="give the backend another name",
         )
     _loaded[backend.name] = _checked(backend.name, backend)
+
+
+def register_device(*drivers: DeviceDriver) -> None:
+    """Add a device that brings only a driver: memory, moves and a way to issue kernels.
+
+    Operations placed on it (`hr.device("TRACE:0")`) run there if a kernel is registered for its type
+    (`hr.register_kernel("MatMul", device="TRACE")`), and on the host otherwise.
+
+    Args:
+      *drivers: objects that satisfy `headrace.interfaces.DeviceDriver`; several for several devices of one type.
+    Raises:
+      InvalidArgumentError: they are for devices of different types.
+      AlreadyExistsError: devices of the type are there.
+    """
+    register_backend(DriverBackend(drivers))
 
 
 def _checked(name: str, backend: Backend) -> Backend:

@@ -1,6 +1,7 @@
 """What tests of Headrace and of its plug-ins share: cases, the conformance kit, gradient checks, tolerances."""
 
 from headrace.testing.conformance import check_backend, check_case, check_case_gradient, differentiated_inputs
+from headrace.testing.device import check_device
 from headrace.testing.numerical_gradient import check_gradient
 from headrace.testing.op_case import OpCase, all_cases, cases_of
 from headrace.testing.rendezvous import check_rendezvous
@@ -14,6 +15,7 @@ __all__ = [
     "check_backend",
     "check_case",
     "check_case_gradient",
+    "check_device",
     "check_gradient",
     "check_rendezvous",
     "differentiated_inputs",
