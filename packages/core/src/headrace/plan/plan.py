@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 
@@ -18,14 +18,32 @@ from headrace.placement.partition import Partition
 from headrace.plan.devices import DeviceTable, asks_for_devices, device_table, divide
 from headrace.plan.driver_backend import DriverBackend
 from headrace.plan.numpy_backend import NumpyBackend
-from headrace.plan.partitioned import CompiledPart, PartitionedPlan
 from headrace.plan.program import is_handle
 from headrace.plan.step_plan import Execute, compile_step, may_wait
 from headrace.types import Shape
 
-__all__ = ["Plan", "backends", "compile_plan", "find_backend", "register_backend", "register_device"]
+__all__ = ["CompiledPart", "Plan", "backends", "compile_plan", "find_backend", "register_backend", "register_device"]
 
 ENTRY_POINT_GROUP = "headrace.backends"
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledPart:
+    """What one device does in a step.
+
+    Attributes:
+      partition: the device and its part of the graph.
+      backend: the name of the backend that compiled it.
+      compiled: the callable.
+    """
+
+    partition: Partition
+    backend: str
+    compiled: Compiled
+
+
+ExecuteParts = Callable[[Sequence[CompiledPart], int], Compiled]
+"""Makes a callable of the parts of a step and of the number of its results: what the stage after this one knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +74,7 @@ def compile_plan(
     resources: Resources,
     config: Config,
     execute: Execute,
+    execute_parts: ExecuteParts,
 ) -> Plan:
     """Prune, optimise and compile the part of a graph that one step needs, for concrete feed shapes.
 
@@ -68,6 +87,7 @@ def compile_plan(
       resources: the container in which stateful operations find their state.
       config: which passes and which backend.
       execute: makes a callable of a step graph: where operations may wait for each other, or values may be dead.
+      execute_parts: makes a callable of what several devices do.
     Raises:
       FeedError: a placeholder is needed and not fed, or a fetch is no value, such as a handle.
       NotFoundError: an operation has no kernel, or a pass or backend of that name does not exist.
@@ -82,7 +102,9 @@ def compile_plan(
         table = device_table(backend, _by_preference(), config)
         divided = divide(graph, optimized, table, resources, config)
         if len(divided) > 1:
-            return _plan_of_parts(optimized, divided, table, resources, config, execute, len(fetches))
+            parts = tuple(_compiled_part(part, table, resources, config, execute) for part in divided)
+            names = "+".join(dict.fromkeys(part.backend for part in parts))
+            return Plan(optimized, names, execute_parts(parts, len(fetches)), True, parts)
         backend = table.backend(divided[0].device) if divided else backend
     compiled = compile_step(optimized, backend, resources, config, execute)
     return Plan(optimized, backend.name, compiled, may_wait(optimized))
@@ -99,22 +121,11 @@ def _check_has_value(tensor: Tensor) -> None:
         )
 
 
-def _plan_of_parts(
-    graph: Graph,
-    divided: Sequence[Partition],
-    table: DeviceTable,
-    resources: Resources,
-    config: Config,
-    execute: Execute,
-    result_count: int,
-) -> Plan:
-    parts = []
-    for part in divided:
-        backend = table.backend(part.device)
-        compiled = compile_step(part.graph, backend, resources, config, execute)
-        parts.append(CompiledPart(part, backend.name, compiled))
-    name = "+".join(dict.fromkeys(part.backend for part in parts))
-    return Plan(graph, name, PartitionedPlan(parts, result_count), True, tuple(parts))
+def _compiled_part(
+    part: Partition, table: DeviceTable, resources: Resources, config: Config, execute: Execute
+) -> CompiledPart:
+    backend = table.backend(part.device)
+    return CompiledPart(part, backend.name, compile_step(part.graph, backend, resources, config, execute))
 
 
 _loaded: dict[str, Backend] = {}

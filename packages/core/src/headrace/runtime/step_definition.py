@@ -18,6 +18,7 @@ from headrace.plan.plan import Plan, compile_plan
 from headrace.runtime.executor import StepExecutor, run_step
 from headrace.runtime.feeds import check_feed_shape, feed_converter
 from headrace.runtime.initialization import initialize_variables
+from headrace.runtime.partitioned import PartsExecutor
 from headrace.runtime.resources import ResourceManager
 from headrace.runtime.step_control import Cancellation, RunningSteps, StepController
 from headrace.runtime.trace import Trace, active_traces
@@ -136,7 +137,7 @@ class StepDefinition:
             if plan is None:
                 plan = compile_plan(
                     self._graph, self._fetches, self._targets, self._feeds, [Shape(shape) for shape in shapes],
-                    self._resources, self._config, StepExecutor,
+                    self._resources, self._config, StepExecutor, PartsExecutor,
                 )  # fmt: skip
                 self._graph.note_plan()
                 if len(self._plans) >= MAX_PLANS:
@@ -153,7 +154,9 @@ class StepDefinition:
 
     def _run_once(self, targets: Sequence[Operation]) -> None:
         """Run initializers: a step without feeds or fetches."""
-        plan = compile_plan(self._graph, (), targets, (), (), self._resources, self._config, StepExecutor)
+        plan = compile_plan(
+            self._graph, (), targets, (), (), self._resources, self._config, StepExecutor, PartsExecutor
+        )
         if plan.blocks:
             self._observed(plan, (), StepController())
         else:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.plan.partitioned import PartitionedPlan
 from headrace.plan.plan import Plan
+from headrace.runtime.partitioned import PartsExecutor
 from headrace.runtime.step_definition import StepDefinition
 
 FOUR = hr.config(virtual_devices={"CPU": 4})
@@ -123,8 +123,8 @@ def test_one_device_takes_the_plain_path() -> None:
             x = hr.random.normal([3])
         y = x + 1
     with hr.Session(graph) as session, hr.Session(graph, config=FOUR) as virtual:
-        assert not isinstance(_plan(session, [y]).compiled, PartitionedPlan)
-        assert not isinstance(_plan(virtual, [y]).compiled, PartitionedPlan)
+        assert not isinstance(_plan(session, [y]).compiled, PartsExecutor)
+        assert not isinstance(_plan(virtual, [y]).compiled, PartsExecutor)
         assert _plan(virtual, [y]).parts == ()
 
 
