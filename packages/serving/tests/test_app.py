@@ -14,23 +14,10 @@ import numpy as np
 import orjson
 import pytest
 
-from headrace import errors
 from headrace.types import Array
-from headrace_serving.app import create_app, status_code
+from headrace_serving.app import create_app
 from headrace_serving.batch_queue import BatchingOptions
 from headrace_serving.body import decoded, encoded
-from headrace_serving.errors import (
-    BadRequestError,
-    ClientGoneError,
-    MethodNotAllowedError,
-    QueueFullError,
-    QueueTimeoutError,
-    RequestTooLargeError,
-    RouteNotFoundError,
-    ServableNotFoundError,
-    UnauthenticatedError,
-    UnsupportedError,
-)
 from headrace_serving.repository import ModelRepository, ModelVersion
 from headrace_serving.server import ModelServer
 
@@ -518,33 +505,3 @@ def test_a_body_that_comes_too_slowly(client: Client, half: Any, caplog: pytest.
     asyncio.run(app(scope | {"root_path": "", "query_string": b""}, never, send))
     assert sent[0]["status"] == 504
     assert b"the whole request within 0.05 seconds" in sent[1]["body"]
-
-
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [
-        (BadRequestError("x"), 400),
-        (errors.ShapeError("x"), 400),
-        (errors.OutOfRangeError("x"), 400),
-        (errors.DTypeError("x"), 400),
-        (errors.FailedPreconditionError("x"), 400),
-        (ServableNotFoundError("x"), 404),
-        (errors.AlreadyExistsError("x"), 409),
-        (errors.AbortedError("x"), 409),
-        (RequestTooLargeError("x"), 413),
-        (UnauthenticatedError("x"), 401),
-        (QueueFullError("x"), 503),
-        (QueueTimeoutError("x"), 429),
-        (ClientGoneError("x"), 499),
-        (MethodNotAllowedError("x"), 405),
-        (RouteNotFoundError("x"), 404),
-        (errors.CancelledError("x"), 499),
-        (errors.InternalError("x"), 500),
-        (errors.DataLossError("x"), 500),
-        (UnsupportedError("x"), 501),
-        (errors.UnavailableError("x"), 503),
-        (errors.DeadlineExceededError("x"), 504),
-    ],
-)
-def test_status_codes(error: errors.HeadraceError, code: int) -> None:
-    assert status_code(error) == code

@@ -7,20 +7,23 @@ import gzip
 from collections.abc import MutableMapping
 from typing import Any
 
+import numpy as np
 import pytest
 
 from headrace_serving.body import accepted_encoding, decoded, encoded, read_body
 from headrace_serving.errors import BadRequestError, EncodingError, RequestTooLargeError
 
 
-def _read(messages: list[MutableMapping[str, Any]], limit: int, **headers: str) -> bytes:
+def _read(
+    messages: list[MutableMapping[str, Any]], limit: int, lead: int | None = None, **headers: str
+) -> bytes | memoryview:
     left = iter(messages)
 
     async def receive() -> MutableMapping[str, Any]:
         return next(left)
 
     encoded = {name.replace("_", "-").encode(): value.encode() for name, value in headers.items()}
-    return asyncio.run(read_body(receive, encoded, limit))
+    return asyncio.run(read_body(receive, encoded, limit, lead))
 
 
 def _pieces(*pieces: bytes) -> list[MutableMapping[str, Any]]:
@@ -31,6 +34,15 @@ def _pieces(*pieces: bytes) -> list[MutableMapping[str, Any]]:
 def test_pieces_are_joined_up_to_the_limit() -> None:
     assert _read(_pieces(b"abc", b"", b"de"), 5) == b"abcde"
     assert _read([{"type": "http.request"}], 5) == b""
+
+
+@pytest.mark.parametrize("stated", ["9", "2", "20", ""])
+@pytest.mark.parametrize("lead", [0, 1, 5, 64])
+def test_numbers_that_come_in_pieces_lie_as_arrays_have_them(stated: str, lead: int) -> None:
+    headers = {"content_length": stated} if stated else {}
+    body = _read(_pieces(b"abc", b"", b"defg", b"hi"), 20, lead, **headers)
+    assert bytes(body) == b"abcdefghi"
+    assert np.frombuffer(body, np.uint8).ctypes.data % 16 == -lead % 16
 
 
 def test_a_body_that_grows_beyond_the_limit() -> None:

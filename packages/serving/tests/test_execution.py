@@ -23,31 +23,36 @@ def _executor() -> Iterator[ThreadExecutor]:
 def test_short_after_some_calls_in_a_row() -> None:
     calls = ShortCalls()
     for _ in range(15):
-        calls.called(1, 0.0001, 0.001)
-    assert not calls.is_short(1)
-    calls.called(1, 0.0001, 0.001)
-    assert (calls.is_short(1), calls.is_short(2)) == (True, False)
+        calls.called(1, 100, 0.0001, 0.001)
+    assert not calls.is_short(1, 100)
+    calls.called(1, 100, 0.0001, 0.001)
+    assert (calls.is_short(1, 100), calls.is_short(2, 100)) == (True, False)
 
 
 @pytest.mark.parametrize(("computing", "waiting"), [(0.001, 0.001), (0.0001, 1.0)])
 def test_a_call_that_is_not_short_ends_it(computing: float, waiting: float) -> None:
     calls = ShortCalls()
     for _ in range(20):
-        calls.called(1, 0.0001, 0.001)
-    calls.called(1, computing, waiting)
-    assert not calls.is_short(1)
+        calls.called(1, 100, 0.0001, 0.001)
+    calls.called(1, 100, computing, waiting)
+    assert not calls.is_short(1, 100)
 
 
 def test_signatures_do_not_pile_up() -> None:
     calls = ShortCalls()
     for signature in range(5000):
-        calls.called(signature, 0.0001, 0.001)
+        calls.called(signature, 100, 0.0001, 0.001)
     assert len(calls._in_a_row) <= 1001
 
 
-def test_short_calls_need_no_thread_unless_their_inputs_are_large(
-    executor: ThreadExecutor, make_signature: Callable[..., Any]
-) -> None:
+def test_what_is_short_depends_on_the_size_of_inputs() -> None:
+    calls = ShortCalls()
+    for _ in range(20):
+        calls.called(1, 100, 0.0001, 0.001)
+    assert (calls.is_short(1, 127), calls.is_short(1, 128)) == (True, False)
+
+
+def test_short_calls_need_no_thread(executor: ThreadExecutor, make_signature: Callable[..., Any]) -> None:
     threads: list[int] = []
 
     def note(x: Any) -> dict[str, Any]:
@@ -57,14 +62,35 @@ def test_short_calls_need_no_thread_unless_their_inputs_are_large(
         return {"y": x}
 
     signature = make_signature({"x": ("float32", [None])}, {"y": ("float32", [None])}, note)
-    assert executor.submit(Work(signature, {"x": np.ones(1, np.float32)})).result(30)["y"].tolist() == [1]
+    work = Work(signature, {"x": np.ones(1, np.float32)})
+    assert executor.compute_if_short(work) is None
+    told = threading.Event()
+    executor.settled = told.set
+    assert executor.submit(work).result(30)["y"].tolist() == [1]
+    assert told.wait(30)
     assert threads[-1] != threading.get_ident()
     for _ in range(100):  # the machine may be busy, so that some calls are not short
-        executor.submit(Work(signature, {"x": np.ones(1, np.float32)})).result(30)
-        if threads[-1] == threading.get_ident():
+        executor.submit(work).result(30)
+        if executor.compute_if_short(work) is not None:
             break
     assert threads[-1] == threading.get_ident()
     with pytest.raises(InternalError, match="the model failed"):
-        executor.submit(Work(signature, {"x": np.full(1, -1, np.float32)})).result(30)
-    executor.submit(Work(signature, {"x": np.ones(5000, np.float32)})).result(30)
-    assert threads[-1] != threading.get_ident()
+        executor.compute_if_short(Work(signature, {"x": np.full(1, -1, np.float32)}))
+    assert executor.compute_if_short(Work(signature, {"x": np.ones(5000, np.float32)})) is None
+
+
+def test_a_work_that_is_cancelled_is_not_computed(executor: ThreadExecutor, make_signature: Callable[..., Any]) -> None:
+    free, begun = threading.Event(), threading.Event()
+
+    def hold(x: Any) -> dict[str, Any]:
+        begun.set()
+        assert free.wait(30)
+        return {"y": x}
+
+    signature = make_signature({"x": ("float32", [None])}, {"y": ("float32", [None])}, hold)
+    first = executor.submit(Work(signature, {"x": np.ones(1, np.float32)}))
+    assert begun.wait(30)
+    second = executor.submit(Work(signature, {"x": np.ones(1, np.float32)}))
+    assert second.cancel()
+    free.set()
+    assert first.result(30)["y"].tolist() == [1]

@@ -12,9 +12,9 @@ from headrace_serving.urls import Call, Method, parse_url
 @pytest.mark.parametrize(
     ("verb", "path", "call"),
     [
-        ("POST", "/v1/models/m:predict", Call(Method.PREDICT, ModelSpec("m"))),
-        ("POST", "/v1/models/m/versions/7:predict", Call(Method.PREDICT, ModelSpec("m", 7))),
-        ("POST", "/v1/models/m/labels/canary:predict", Call(Method.PREDICT, ModelSpec("m", label="canary"))),
+        ("POST", "/v1/models/m:predict", Call(Method.PREDICT, ModelSpec("m"), "Predict")),
+        ("POST", "/v1/models/m/versions/7:predict", Call(Method.PREDICT, ModelSpec("m", 7), "Predict")),
+        ("POST", "/v1/models/m/labels/canary:predict", Call(Method.PREDICT, ModelSpec("m", label="canary"), "Predict")),
         ("GET", "/v1/models/m", Call(Method.STATUS, ModelSpec("m"))),
         ("GET", "/v1/models/m/versions/7", Call(Method.STATUS, ModelSpec("m", 7))),
         ("GET", "/v1/models/m/metadata", Call(Method.METADATA, ModelSpec("m"))),
@@ -35,8 +35,8 @@ from headrace_serving.urls import Call, Method, parse_url
         ("POST", "/v2/repository/models/m/load", Call(Method.LOAD, ModelSpec("m"))),
         ("POST", "/v2/repository/models/m/unload", Call(Method.UNLOAD, ModelSpec("m"))),
         ("GET", "/monitoring/prometheus/metrics", Call(Method.METRICS, ModelSpec(""))),
-        ("POST", "/v2/models/m/infer", Call(Method.INFER, ModelSpec("m"))),
-        ("POST", "/v2/models/m/versions/7/infer", Call(Method.INFER, ModelSpec("m", 7))),
+        ("POST", "/v2/models/m/infer", Call(Method.INFER, ModelSpec("m"), "Infer")),
+        ("POST", "/v2/models/m/versions/7/infer", Call(Method.INFER, ModelSpec("m", 7), "Infer")),
     ],
 )
 def test_calls(verb: str, path: str, call: Call) -> None:

@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,7 +20,7 @@ import numpy as np
 from headrace.errors import InternalError
 from headrace_serving.batch_queue import BatchingOptions, BatchQueue, Piece
 from headrace_serving.errors import QueueTimeoutError
-from headrace_serving.execution import Outputs, Work, call_signature
+from headrace_serving.execution import Outputs, ThreadExecutor, Work, call_signature, do_nothing
 from headrace_serving.model import Array
 
 _log = logging.getLogger(__name__)
@@ -65,10 +65,24 @@ class Batcher:
         self._changed = threading.Condition()
         self._queues: dict[_Key, BatchQueue[_Request]] = {}
         self._closed = False
-        self._alone = ThreadPoolExecutor(threads, thread_name_prefix="headrace-serving")
+        self._settled: Callable[[], None] = do_nothing
+        self._alone = ThreadExecutor(threads)
         self._threads = [threading.Thread(target=self._serve, daemon=True) for _ in range(threads)]
         for thread in self._threads:
             thread.start()
+
+    @property
+    def settled(self) -> Callable[[], None]:
+        """What is called after the futures of one call of a model are done."""
+        return self._settled
+
+    @settled.setter
+    def settled(self, listen: Callable[[], None]) -> None:
+        self._settled = self._alone.settled = listen
+
+    def compute_if_short(self, work: Work) -> Outputs | None:
+        """Return the outputs of a work that is known to be short and cannot share a call; None for others."""
+        return None if batch_rows(work) is not None else self._alone.compute_if_short(work)
 
     def submit(self, work: Work) -> Future[Outputs]:
         """Take in a work; a future that is cancelled before its work has begun takes it out again.
@@ -79,7 +93,7 @@ class Batcher:
         """
         rows = batch_rows(work)
         if rows is None:
-            return self._alone.submit(call_signature, work.signature, work.inputs)
+            return self._alone.submit(work)
         now = self._clock()
         if work.deadline is not None and work.deadline <= now:
             raise _too_late()
@@ -99,7 +113,7 @@ class Batcher:
             self._changed.notify_all()
         for thread in self._threads:
             thread.join()
-        self._alone.shutdown()
+        self._alone.close()
 
     @property
     def waiting_rows(self) -> int:
@@ -126,6 +140,7 @@ class Batcher:
             live = [piece for piece in pieces if _start(piece.item)]
             if live:
                 self._run(queue, live)
+            self._settled()
 
     def _next(self) -> tuple[BatchQueue[_Request], Sequence[Piece[_Request]], list[_Request]] | None:
         """Wait until a batch is ready and take it; None when all is done."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
@@ -16,13 +16,14 @@ Outputs = Mapping[str, Array]
 _CALLS_IN_A_ROW = 16
 _SHORT_SECONDS = 0.0005  # waking a thread and coming back takes some 0.2 ms
 _SHORT_WAIT_SECONDS = 0.02
-_SHORT_BYTES = 16 << 10
 _REMEMBERED_SIGNATURES = 1000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Work:
-    """Inputs that a signature takes, and what else tells when and with which others it may be called.
+    """Inputs that a signature takes, and what tells when and with which others it may be called. Mutable.
+
+    Its deadline is known later than the rest, and a copy would cost as much as a short call.
 
     Attributes:
       signature: what is to be called.
@@ -45,46 +46,63 @@ class Work:
 class ShortCalls:
     """Which signatures answer so soon that a thread for them would cost more than the call. Mutable; thread-safe.
 
-    A signature counts as short after some calls in a row that were; one that was not ends that. What it is known by may
-    come to mean another signature once its model is gone, which costs no more than one call that is not short.
+    A signature counts as short, for inputs of about the same size, after some calls in a row that were; one that was
+    not ends that. What it is known by may come to mean another signature once its model is gone, which costs no more
+    than one call that is not short.
 
     Example:
       >>> calls = ShortCalls()
       >>> for _ in range(16):
-      ...     calls.called(7, 0.0001, 0.0001)
-      >>> calls.is_short(7)
-      True
+      ...     calls.called(7, 1000, 0.0001, 0.0001)
+      >>> calls.is_short(7, 1010), calls.is_short(7, 5000)
+      (True, False)
     """
 
     def __init__(self) -> None:
-        self._in_a_row: dict[int, int] = {}
+        self._in_a_row: dict[tuple[int, int], int] = {}
 
-    def is_short(self, signature: int) -> bool:
-        """Return whether a signature, known by its identity, has been short for a while."""
-        return self._in_a_row.get(signature, 0) >= _CALLS_IN_A_ROW
+    def is_short(self, signature: int, input_bytes: int) -> bool:
+        """Return whether a signature, known by its identity, has been short for a while with inputs of this size."""
+        return self._in_a_row.get((signature, input_bytes.bit_length()), 0) >= _CALLS_IN_A_ROW
 
-    def called(self, signature: int, computing: float, waiting: float) -> None:
+    def called(self, signature: int, input_bytes: int, computing: float, waiting: float) -> None:
         """Remember a call.
 
         Args:
           signature: its identity.
+          input_bytes: bytes of its inputs.
           computing: seconds that it has computed.
           waiting: seconds from its beginning to its end; more, where other threads had their turn.
         """
         if len(self._in_a_row) > _REMEMBERED_SIGNATURES:
             self._in_a_row.clear()
+        key = (signature, input_bytes.bit_length())
         short = computing < _SHORT_SECONDS and waiting < _SHORT_WAIT_SECONDS
-        self._in_a_row[signature] = self._in_a_row.get(signature, 0) + 1 if short else 0
+        self._in_a_row[key] = self._in_a_row.get(key, 0) + 1 if short else 0
 
 
 class Executor(Protocol):
-    """Computes the outputs of works on threads of its own."""
+    """Computes the outputs of works, on threads of its own unless that would take longer than the call.
+
+    Attributes:
+      settled: called on such a thread after the futures of one or more works are done.
+    """
+
+    settled: Callable[[], None]
 
     def submit(self, work: Work) -> Future[Outputs]:
         """Take in a work; a future that is cancelled before its work has begun takes it out again.
 
         Raises:
           HeadraceError: there is no room for it, or it comes too late.
+        """
+        ...
+
+    def compute_if_short(self, work: Work) -> Outputs | None:
+        """Return the outputs of a work that is known to be short, computed by the caller's thread; None for others.
+
+        Raises:
+          HeadraceError: the model's own.
         """
         ...
 
@@ -101,19 +119,28 @@ class ThreadExecutor:
     """
 
     def __init__(self, threads: int) -> None:
+        self.settled: Callable[[], None] = do_nothing
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="headrace-serving")
         self._short = ShortCalls()
 
     def submit(self, work: Work) -> Future[Outputs]:
-        """Take in a work. Where it is known to be short it is computed here, and the future is done already."""
-        if not self._short.is_short(id(work.signature)) or work.input_bytes > _SHORT_BYTES:
-            return self._threads.submit(self._call, work)
+        """Take in a work."""
         future: Future[Outputs] = Future()
+        self._threads.submit(self._settle, work, future)
+        return future
+
+    def compute_if_short(self, work: Work) -> Outputs | None:
+        """Return the outputs of a work that is known to be short; None for others."""
+        return self._call(work) if self._short.is_short(id(work.signature), work.input_bytes) else None
+
+    def _settle(self, work: Work, future: Future[Outputs]) -> None:
+        if not future.set_running_or_notify_cancel():
+            return
         try:
             future.set_result(self._call(work))
         except Exception as error:
             future.set_exception(error)
-        return future
+        self.settled()
 
     def _call(self, work: Work) -> Outputs:
         start, thread_start = time.perf_counter(), time.thread_time()
@@ -121,11 +148,15 @@ class ThreadExecutor:
             return call_signature(work.signature, work.inputs)
         finally:
             computing, waiting = time.thread_time() - thread_start, time.perf_counter() - start
-            self._short.called(id(work.signature), computing, waiting)
+            self._short.called(id(work.signature), work.input_bytes, computing, waiting)
 
     def close(self) -> None:
         """Finish what was taken in, then end the threads."""
         self._threads.shutdown()
+
+
+def do_nothing() -> None:
+    """Do nothing, for whoever does not listen."""
 
 
 def call_signature(signature: Signature, inputs: Mapping[str, Array]) -> Outputs:

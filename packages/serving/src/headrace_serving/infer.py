@@ -59,7 +59,7 @@ class InferRequest:
 
 
 def parse_infer(
-    body: bytes, json_bytes: int | None, signatures: Mapping[str, Signature], *, strict: bool = False
+    body: bytes | memoryview, json_bytes: int | None, signatures: Mapping[str, Signature], *, strict: bool = False
 ) -> InferRequest:
     """Parse an infer request.
 
@@ -81,7 +81,7 @@ def parse_infer(
             got=str(json_bytes),
             hint="it counts the bytes of the JSON document, before any compression",
         )
-    document = _object(parse_json(body[:json_bytes], tokens=not strict, trailing=False), "the request")
+    document = _object(parse_json(bytes(body[:json_bytes]), tokens=not strict, trailing=False), "the request")
     parameters = _parameters(document, "the request")
     name, signature = find_signature(_string(parameters, "signature_name", "the parameters") or "", signatures)
     return InferRequest(
@@ -99,7 +99,7 @@ def _seconds(microseconds: int | None) -> float | None:
     return microseconds / _MICROSECONDS if microseconds else None  # 0 is the protocol's word for none
 
 
-def _raw_request(body: bytes, signatures: Mapping[str, Signature]) -> InferRequest:
+def _raw_request(body: bytes | memoryview, signatures: Mapping[str, Signature]) -> InferRequest:
     """Return the request of one row whose only input is the whole body."""
     signature_name, signature = find_signature("", signatures)
     items = list(signature.inputs.items())
@@ -112,7 +112,7 @@ def _raw_request(body: bytes, signatures: Mapping[str, Signature]) -> InferReque
         shape = [size or 1 for size in shape]
         if any(size != 1 for size in shape):
             raise _no_raw_request(f"strings of shape {info.shape}")
-        inputs = np.array([body], object).reshape([size or 1 for size in shape])
+        inputs = np.array([bytes(body)], object).reshape([size or 1 for size in shape])
     else:
         if shape.count(None) > 1:
             raise _no_raw_request(f"shape {info.shape}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +14,9 @@ import uvicorn
 from starlette.types import ASGIApp
 
 _BACKLOG = 2048
+_SWITCH_SECONDS = 0.0005
+"""How long a thread that computes in Python keeps the event loop from going on; the default is ten times as long, and
+the loop waits so long after each of its calls of the system."""
 DEFAULT_GRACE = 30  # seconds
 
 
@@ -74,12 +78,20 @@ def run(
       lame_duck: seconds that the server goes on taking connections after SIGTERM, until nobody sends it any.
       grace: seconds that requests have to be answered in at the end.
     """
-    config = uvicorn.Config(app, access_log=False, log_level="warning", lifespan="off", timeout_graceful_shutdown=grace)
+    config = uvicorn.Config(
+        app,
+        access_log=False,
+        log_level="warning",
+        lifespan="off",
+        proxy_headers=False,
+        timeout_graceful_shutdown=grace,
+    )
     server = _Server(config, stopping, lame_duck)
 
     def reload(number: int, frame: FrameType | None) -> None:
         threading.Thread(target=hangup, name="headrace-serving-hangup", daemon=True).start()
 
+    sys.setswitchinterval(_SWITCH_SECONDS)
     with (
         listener,
         _handling({signal.SIGTERM: server.handle_exit, signal.SIGINT: server.handle_exit, signal.SIGHUP: reload}),

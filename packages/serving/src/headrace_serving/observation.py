@@ -7,22 +7,11 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from headrace_serving.codes import Code
 from headrace_serving.metrics import MICROSECOND_BOUNDS, ROW_BOUNDS, Counter, Gauge, Histogram, exposition
 from headrace_serving.repository import ModelRepository, ModelSpec
 
 _access = logging.getLogger("headrace_serving.access")
-
-_STATUS_NAMES = {
-    200: "OK",
-    400: "INVALID_ARGUMENT",
-    401: "UNAUTHENTICATED",
-    404: "NOT_FOUND",
-    429: "RESOURCE_EXHAUSTED",
-    499: "CANCELLED",
-    501: "UNIMPLEMENTED",
-    503: "UNAVAILABLE",
-    504: "DEADLINE_EXCEEDED",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +21,6 @@ class Exchange:
     Attributes:
       verb: HTTP method.
       path: as the client sent it.
-      api: what was asked of a model, such as `Predict`; empty if something else was.
       model: name of the model; empty if none is known by it.
       code: HTTP status of the answer.
       seconds: from the arrival to the answer.
@@ -42,7 +30,6 @@ class Exchange:
 
     verb: str
     path: str
-    api: str
     model: str
     code: int
     seconds: float
@@ -51,11 +38,10 @@ class Exchange:
 
 
 class Observer:
-    """Counts what happens, and logs each exchange as a line of JSON if told. Mutable; thread-safe.
+    """Counts what happens, and logs exchanges. Mutable; thread-safe.
 
     Args:
       repository: the models.
-      access_log: whether to log; the logger is `headrace_serving.access`.
       active: tells how many requests to models are in the server.
       waiting: tells how many rows wait for a batch.
     """
@@ -64,12 +50,10 @@ class Observer:
         self,
         repository: ModelRepository,
         *,
-        access_log: bool = False,
         active: Callable[[], int] = lambda: 0,
         waiting: Callable[[], int] = lambda: 0,
     ) -> None:
         self._repository = repository
-        self._access_log = access_log
         serving = ":tensorflow:serving:"
         self._requests = Counter(f"{serving}request_count", "Requests to models.", ["model_name", "status"])
         self._latency = Histogram(
@@ -110,23 +94,33 @@ class Observer:
         """Count the computing of a request's outputs, its wait included."""
         self._runtime.observe(seconds * 1e6, model, api, "Headrace")
 
-    def exchanged(self, exchange: Exchange) -> None:
-        """Count and log a request that is answered."""
-        self._answers.add(str(exchange.code))
-        if exchange.api:
-            self._requests.add(exchange.model, _STATUS_NAMES.get(exchange.code, "INTERNAL"))
-            self._latency.observe(exchange.seconds * 1e6, exchange.model, exchange.api, "REST")
-        if self._access_log:
-            line = {
-                "client": exchange.client,
-                "method": exchange.verb,
-                "path": exchange.path,
-                "model": exchange.model,
-                "status": exchange.code,
-                "bytes": exchange.answer_bytes,
-                "ms": round(exchange.seconds * 1e3, 3),
-            }
-            _access.info(json.dumps(line))
+    def answered(self, code: Code, seconds: float, api: str, model: str, entrypoint: str) -> None:
+        """Count a request that is answered.
+
+        Args:
+          code: what became of it.
+          seconds: from its arrival to the answer.
+          api: what was asked of a model, such as `Predict`; empty if something else was.
+          model: name of the model; empty if none is known by it.
+          entrypoint: `REST` or `GRPC`.
+        """
+        self._answers.add(str(code.http))
+        if api:
+            self._requests.add(model, code.name)
+            self._latency.observe(seconds * 1e6, model, api, entrypoint)
+
+    def log(self, exchange: Exchange) -> None:
+        """Log an exchange as a line of JSON, by the logger `headrace_serving.access`."""
+        line = {
+            "client": exchange.client,
+            "method": exchange.verb,
+            "path": exchange.path,
+            "model": exchange.model,
+            "status": exchange.code,
+            "bytes": exchange.answer_bytes,
+            "ms": round(exchange.seconds * 1e3, 3),
+        }
+        _access.info(json.dumps(line))
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus' format."""

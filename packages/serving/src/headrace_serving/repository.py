@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -109,7 +108,7 @@ class ModelRepository:
     def __init__(self, versions: Sequence[ModelVersion] = ()) -> None:
         self._lock = threading.Lock()
         self._versions: dict[str, dict[int, ModelVersion]] = {}
-        self._leases: Counter[_Key] = Counter()
+        self._leases: dict[_Key, int] = {}
         self._draining: dict[_Key, ModelVersion] = {}
         self._labels: dict[str, dict[str, int]] = {}
         for version in versions:
@@ -174,7 +173,8 @@ class ModelRepository:
         """Return the right to call the version that `resolve` returns, and with the same errors."""
         with self._lock:
             version, model = self._resolve(spec)
-            self._leases[_key(version)] += 1
+            key = _key(version)
+            self._leases[key] = self._leases.get(key, 0) + 1
         return Lease(self, version, model)
 
     def _resolve(self, spec: ModelSpec) -> tuple[ModelVersion, Model]:
@@ -227,16 +227,19 @@ class ModelRepository:
                 self._labels.pop(name, None)
 
     def _give_back(self, version: ModelVersion) -> None:
+        key = _key(version)
         with self._lock:
-            self._leases[_key(version)] -= 1
-        self._free_if_unused(version)
+            self._leases[key] -= 1
+            drained = not self._leases[key] and key in self._draining
+        if drained:
+            self._free_if_unused(version)
 
     def _free_if_unused(self, version: ModelVersion) -> None:
         key = _key(version)
         with self._lock:
-            if self._leases[key]:
+            if self._leases.get(key):
                 return
-            del self._leases[key]
+            self._leases.pop(key, None)
             if self._draining.pop(key, None) is None:
                 return
             versions = self._versions.get(version.name, {})

@@ -48,6 +48,10 @@ class Prepared:
     timeout: float | None = None
     raw_outputs: frozenset[str] = frozenset()
 
+    def give_back(self, _: object) -> None:
+        """Give the lease back; a callback for the future of the outputs."""
+        self.lease.release()
+
 
 class ModelServer:
     """Answers requests about the models of a repository. Thread-safe if their signatures are.
@@ -139,7 +143,7 @@ class ModelServer:
 
         return Prepared(Work(request.signature, request.inputs), finish, lease)
 
-    def prepare_infer(self, spec: ModelSpec, body: bytes, json_bytes: int | None = None) -> Prepared:
+    def prepare_infer(self, spec: ModelSpec, body: bytes | memoryview, json_bytes: int | None = None) -> Prepared:
         """Check an infer request; arguments and errors as `infer` has them."""
         lease, request = self._parsed(
             spec, lambda model: parse_infer(body, json_bytes, model.signatures, strict=self._strict), self._lease

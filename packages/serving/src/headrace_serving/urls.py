@@ -56,10 +56,17 @@ _OPEN_ROUTES: tuple[tuple[str, re.Pattern[str], Method], ...] = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call and the model that it is about; of no name where it is about the server."""
+    """A call and the model that it is about.
+
+    Attributes:
+      method: what is asked.
+      spec: which model; of no name where it is about the server.
+      api: the word for it in metrics, such as `Predict`; empty if no outputs are asked for.
+    """
 
     method: Method
     spec: ModelSpec
+    api: str = ""
 
 
 def parse_url(verb: str, path: str) -> Call:
@@ -101,7 +108,8 @@ def _tensorflow_call(verb: str, path: str) -> Call:
     label = parts["label"]
     spec = ModelSpec(unquote(parts["model"]), _version(parts["version"]), None if label is None else unquote(label))
     if verb == "POST":
-        return Call(Method(parts["method"].lower()), spec)
+        method = Method(parts["method"].lower())
+        return Call(method, spec, method.value.capitalize())
     return Call(Method.METADATA if parts["metadata"] else Method.STATUS, spec)
 
 
@@ -114,7 +122,8 @@ def _open_call(verb: str, path: str) -> Call:
         known = True
         if verb == route_verb:
             parts = match.groupdict()
-            return Call(method, ModelSpec(unquote(parts.get("model") or ""), _version(parts.get("version"))))
+            spec = ModelSpec(unquote(parts.get("model") or ""), _version(parts.get("version")))
+            return Call(method, spec, "Infer" if method is Method.INFER else "")
     if known:
         raise MethodNotAllowedError("Method Not Allowed")
     raise RouteNotFoundError(f"Not Found: {path}")

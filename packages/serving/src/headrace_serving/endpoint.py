@@ -1,0 +1,344 @@
+"""The routes of both protocols as one ASGI callable, which answers any path, so that every answer has their form.
+
+What a request needs beside the model is done in the event loop if its body is small, for waking a thread costs more
+than that; big bodies go to threads of their own, so that they delay nobody. A model that answers as soon is called in
+the loop too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import orjson
+from starlette.types import Receive, Scope, Send
+
+from headrace.errors import HeadraceError, UnavailableError
+from headrace_serving.batch_queue import BatchingOptions
+from headrace_serving.batcher import Batcher
+from headrace_serving.body import accepted_encoding, decoded, encoded, read_body
+from headrace_serving.codes import INTERNAL, OK, Code, code_of
+from headrace_serving.errors import BadRequestError, EncodingError, QueueFullError, UnauthenticatedError
+from headrace_serving.execution import Executor, Outputs, ThreadExecutor
+from headrace_serving.json_tensor import dump_json
+from headrace_serving.observation import Exchange, Observer
+from headrace_serving.repository import ModelSpec
+from headrace_serving.server import ModelServer, Prepared
+from headrace_serving.urls import Call, Method, parse_url
+from headrace_serving.waiting import Begun, Waiter, too_slow
+
+_log = logging.getLogger(__name__)
+
+Headers = dict[bytes, bytes]
+
+_INLINE_BODY_BYTES = 16 << 10
+_INLINE_OUTPUT_BYTES = 64 << 10
+_WORTH_ENCODING_BYTES = 1 << 10
+_REMEMBERED_CALLS = 1000
+_JSON_BYTES = b"inference-header-content-length"
+_LONGEST_LENGTH = 18
+_COMPUTED = (Method.PREDICT, Method.CLASSIFY, Method.REGRESS, Method.INFER)
+_OPEN_TO_ALL = (Method.SERVER_LIVE, Method.SERVER_READY)
+_JSON = (b"content-type", b"application/json")
+_BYTES = (b"content-type", b"application/octet-stream")
+_TEXT = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
+_CORS = [
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-allow-methods", b"POST, GET"),
+    (b"access-control-allow-headers", b"Content-Type"),
+]
+_RETRY_AFTER = (b"retry-after", b"1")
+_ACCEPT_ENCODING = (b"accept-encoding", b"gzip, deflate")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one request may take.
+
+    Attributes:
+      request_bytes: most bytes of a body, before and after inflating.
+      seconds: from a request's arrival to its answer.
+      requests: how many requests to models may be in the server.
+    """
+
+    request_bytes: int
+    seconds: float
+    requests: int
+
+
+class _Answer(NamedTuple):
+    code: Code
+    body: bytes
+    headers: list[tuple[bytes, bytes]]  # but for the length
+
+
+class Endpoint:
+    """The ASGI callable for the routes of both protocols and for paths that nobody knows.
+
+    Attributes:
+      executor: computes the outputs.
+      observer: counts what happens.
+
+    Args:
+      server: what answers.
+      limits: what one request may take.
+      threads: how many predictions may be computed at once.
+      batching: how requests share calls of a model; None computes each by itself.
+      gzip: compress answers of TensorFlow Serving's routes too.
+      api_key: what clients must send; None for nothing.
+      access_log: log each answer.
+      cors: let pages from elsewhere send requests.
+    """
+
+    def __init__(
+        self,
+        server: ModelServer,
+        limits: Limits,
+        threads: int,
+        batching: BatchingOptions | None,
+        *,
+        gzip: bool,
+        api_key: bytes | None,
+        access_log: bool,
+        cors: bool,
+    ) -> None:
+        self._server = server
+        self._limits = limits
+        self._gzip = gzip
+        self._api_key = api_key
+        self._cors = _CORS if cors else []
+        self._access_log = access_log
+        self._active = 0
+        self._calls: dict[tuple[str, bytes], Call] = {}
+        self._json = ThreadPoolExecutor(2, thread_name_prefix="headrace-serving-json")
+        self._waiter = Waiter()
+        self.executor: Executor = (
+            ThreadExecutor(threads) if batching is None else Batcher(batching, threads, observe=self._observe_batch)
+        )
+        self.executor.settled = self._waiter.wake
+        self.observer = Observer(server.repository, active=lambda: self._active, waiting=self._waiting_rows)
+        self._prepare: dict[Method, Callable[[ModelSpec, bytes], Prepared]] = {
+            Method.PREDICT: server.prepare_predict,
+            Method.CLASSIFY: server.prepare_classify,
+            Method.REGRESS: server.prepare_regress,
+        }
+
+    def _observe_batch(self, rows: int, padded: int) -> None:
+        self.observer.batch(rows, padded)
+
+    def _waiting_rows(self) -> int:
+        return self.executor.waiting_rows if isinstance(self.executor, Batcher) else 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        start = time.monotonic()
+        verb, path = scope["method"], scope["raw_path"]
+        call: Call | None = None
+        headers = dict(scope["headers"])
+        try:
+            call = self._calls.get((verb, path)) or self._parsed(verb, path, headers)
+            answer = await self._answer(call, headers, receive, start)
+        except _WebOriginAsked:
+            answer = _Answer(OK, b"", [])
+        except HeadraceError as error:
+            code = code_of(error)
+            if code.http >= 500 and not isinstance(error, UnavailableError):
+                _log.error("%s %s failed", verb, path.decode("latin-1"), exc_info=error)
+            answer = _error_answer(error, code)
+        except Exception as error:
+            _log.error("%s %s failed", verb, path.decode("latin-1"), exc_info=error)
+            what = f"internal error: {type(error).__name__}; the server's log has more"
+            answer = _Answer(INTERNAL, orjson.dumps({"error": what}), [_JSON])
+        code, body, own = answer
+        length = (b"content-length", b"%d" % len(body))
+        await send({"type": "http.response.start", "status": code.http, "headers": [*own, length, *self._cors]})
+        await send({"type": "http.response.body", "body": body})
+        seconds = time.monotonic() - start
+        model = call.spec.name if call is not None and call.spec.name in self._server.repository else ""
+        self.observer.answered(code, seconds, "" if call is None else call.api, model, "REST")
+        if self._access_log:
+            client = (scope.get("client") or ("",))[0]
+            self.observer.log(Exchange(verb, path.decode("latin-1"), model, code.http, seconds, len(body), client))
+
+    def _parsed(self, verb: str, path: bytes, headers: Headers) -> Call:
+        if verb == "OPTIONS" and headers.get(b"origin", b"").lower().startswith((b"http://", b"https://")):
+            raise _WebOriginAsked
+        call = parse_url(verb, path.decode("latin-1"))
+        if call.spec.name in self._server.repository:  # names that clients make up are not worth remembering
+            if len(self._calls) >= _REMEMBERED_CALLS:
+                self._calls.clear()
+            self._calls[verb, path] = call
+        return call
+
+    async def _answer(self, call: Call, headers: Headers, receive: Receive, arrival: float) -> _Answer:
+        if self._api_key is not None and call.method not in _OPEN_TO_ALL:
+            _check_key(headers, self._api_key)
+        if call.method in _COMPUTED:
+            return await self._limited(call, headers, receive, arrival)
+        server = self._server
+        match call.method:
+            case Method.METRICS:
+                return _Answer(OK, self.observer.text(), [_TEXT])
+            case Method.SERVER_READY:
+                code = OK if server.ready else _NOT_READY
+                return _Answer(code, dump_json({"live": True, "ready": server.ready}), [_JSON])
+            case Method.INDEX | Method.LOAD | Method.UNLOAD:
+                body = await self._manage(call, bytes(await self._body(headers, receive)))
+            case Method.STATUS:
+                body = server.status(call.spec)
+            case Method.METADATA:
+                body = server.metadata(call.spec)
+            case Method.SERVER_METADATA:
+                body = server.server_metadata()
+            case Method.MODEL_NAMES:
+                body = server.model_names()
+            case Method.MODEL_METADATA:
+                body = server.model_metadata(call.spec)
+            case Method.MODEL_READY:
+                body = server.model_ready(call.spec)
+            case _:
+                body = dump_json({"live": True, "ready": True})
+        return _Answer(OK, body, [_JSON])
+
+    async def _manage(self, call: Call, body: bytes) -> bytes:
+        if call.method is Method.INDEX:
+            return await asyncio.to_thread(self._server.index, body)
+        change = self._server.load if call.method is Method.LOAD else self._server.unload
+        return await asyncio.to_thread(change, call.spec.name, body)
+
+    async def _body(self, headers: Headers, receive: Receive, lead: int | None = None) -> bytes | memoryview:
+        try:
+            reading = Begun(read_body(receive, headers, self._limits.request_bytes, lead))
+            if reading.done:  # as most are, and a timer costs more than to read them
+                return reading.result()
+            async with asyncio.timeout(self._limits.seconds):
+                return await reading
+        except TimeoutError as error:
+            raise too_slow("the whole request", self._limits.seconds) from error
+
+    async def _limited(self, call: Call, headers: Headers, receive: Receive, arrival: float) -> _Answer:
+        if self._active >= self._limits.requests:
+            raise QueueFullError(
+                "the server has too much to do",
+                expected=f"at most {self._limits.requests} requests at once",
+                got="one more",
+                hint="send the request again later; or start more servers, or one with a higher --max-concurrency",
+            )
+        self._active += 1
+        try:
+            return await self._computed(call, headers, receive, arrival)
+        finally:
+            self._active -= 1
+
+    async def _computed(self, call: Call, headers: Headers, receive: Receive, arrival: float) -> _Answer:
+        json_bytes = _json_bytes(headers) if call.method is Method.INFER and _JSON_BYTES in headers else None
+        body = await self._body(headers, receive, json_bytes)
+        loop = asyncio.get_running_loop()
+        encoding = headers.get(b"content-encoding")
+        if _parsed_bytes(body, json_bytes, encoding) <= _INLINE_BODY_BYTES:
+            prepared = self._checked(call, body, json_bytes, encoding)
+        else:
+            prepared = await loop.run_in_executor(self._json, self._checked, call, body, json_bytes, encoding)
+        start = time.monotonic()
+        outputs = await self._outputs(prepared, receive, arrival)
+        self.observer.computed(call.spec.name, call.api, time.monotonic() - start)
+        encodes = b"accept-encoding" in headers
+        size = sum(y.nbytes for name, y in outputs.items() if encodes or name not in prepared.raw_outputs)
+        if size <= _INLINE_OUTPUT_BYTES:
+            return self._finish(call, headers, prepared, outputs)
+        return await loop.run_in_executor(self._json, self._finish, call, headers, prepared, outputs)
+
+    def _checked(
+        self, call: Call, body: bytes | memoryview, json_bytes: int | None, encoding: bytes | None
+    ) -> Prepared:
+        plain = body if encoding is None else decoded(body, encoding, self._limits.request_bytes)
+        if call.method is Method.INFER:
+            return self._server.prepare_infer(call.spec, plain, json_bytes)
+        return self._prepare[call.method](call.spec, bytes(plain))
+
+    async def _outputs(self, prepared: Prepared, receive: Receive, arrival: float) -> Outputs:
+        seconds = self._limits.seconds if prepared.timeout is None else min(prepared.timeout, self._limits.seconds)
+        prepared.work.deadline = arrival + seconds
+        try:
+            outputs = self.executor.compute_if_short(prepared.work)
+            if outputs is not None:
+                prepared.lease.release()
+                return outputs
+            future = self.executor.submit(prepared.work)
+        except BaseException:
+            prepared.lease.release()
+            raise
+        future.add_done_callback(prepared.give_back)
+        return await self._waiter.outcome(future, receive, arrival + seconds, seconds)
+
+    def _finish(self, call: Call, headers: Headers, prepared: Prepared, outputs: Outputs) -> _Answer:
+        answer = prepared.finish(outputs)
+        body, json_bytes = answer.body, answer.json_bytes
+        own = [_JSON] if json_bytes is None else [_BYTES, (_JSON_BYTES, b"%d" % json_bytes)]
+        accepted = headers.get(b"accept-encoding")
+        if (
+            accepted is not None
+            and (self._gzip or call.method is Method.INFER)
+            and len(body) >= _WORTH_ENCODING_BYTES
+            and (encoding := accepted_encoding(accepted)) is not None
+        ):
+            body = encoded(body, encoding)
+            own.append((b"content-encoding", encoding))
+        return _Answer(OK, body, own)
+
+
+class _WebOriginAsked(Exception):
+    """A page asks whether it may send requests."""
+
+
+_NOT_READY = Code("UNAVAILABLE", 503, 14)
+
+
+def _check_key(headers: Headers, key: bytes) -> None:
+    given = headers.get(b"x-api-key") or headers.get(b"authorization", b"").removeprefix(b"Bearer ")
+    if not hmac.compare_digest(given, key):  # takes as long wherever the first difference is
+        raise UnauthenticatedError(
+            "the key of the API is missing or wrong",
+            expected="the server's key",
+            got="another" if given else "none",
+            hint="send the header 'X-API-Key: KEY' or 'Authorization: Bearer KEY'",
+        )
+
+
+def _parsed_bytes(body: bytes | memoryview, json_bytes: int | None, encoding: bytes | None) -> int:
+    """Return how many bytes of a body must be looked at one by one: raw numbers need not be."""
+    if json_bytes and encoding is None:
+        head = bytes(body[:json_bytes])
+        if b"BYTES" not in head and b"\\" not in head:  # strings are; escapes could hide them
+            return len(head)
+    return len(body)
+
+
+def _json_bytes(headers: Headers) -> int | None:
+    text = headers.get(_JSON_BYTES)
+    if text is None:
+        return None
+    if not text.isdigit() or len(text) > _LONGEST_LENGTH:
+        raise BadRequestError(
+            "the header Inference-Header-Content-Length is no length",
+            expected="a number of bytes",
+            got=text[:100].decode("latin-1"),
+            hint="it counts the bytes of the JSON document, before any compression",
+        )
+    return int(text)
+
+
+def _error_answer(error: HeadraceError, code: Code) -> _Answer:
+    headers = [_JSON]
+    if isinstance(error, EncodingError):
+        headers.append(_ACCEPT_ENCODING)
+    if code.http == 503:
+        headers.append(_RETRY_AFTER)
+    # Clients may send lone surrogates, which UTF-8 cannot hold.
+    return _Answer(code, orjson.dumps({"error": str(error).encode("utf-8", "replace").decode()}), headers)
