@@ -109,6 +109,7 @@ from headrace.ops.incomplete import betainc, igamma, igammac
 from headrace.ops.indexed_slices import IndexedSlices
 from headrace.ops.joining import concat, split, stack, unstack
 from headrace.ops.linalg import matmul
+from headrace.ops.list_array import TensorArray
 from headrace.ops.math import (
     abs,
     add,
@@ -245,6 +246,7 @@ __all__ = [
     "SparseTensor",
     "StepRecord",
     "Tensor",
+    "TensorArray",
     "TensorSpec",
     "Trace",
     "Trainer",

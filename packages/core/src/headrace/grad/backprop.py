@@ -45,8 +45,8 @@ def gradients(
         `xs` gets its partial derivative.
       name: the name scope of the new operations.
     Returns:
-      For each x a Tensor of its shape, `IndexedSlices` where only some rows of a variable get a gradient, or None where
-      y does not depend on x differentiably: `explain_gradient(y, x)` says why.
+      For each x a Tensor of its shape, a `TensorArray` for a `TensorArray`, `IndexedSlices` where only some rows of a
+      variable get a gradient, or None where y does not depend on x differentiably: `explain_gradient(y, x)` says why.
     Raises:
       GraphError: a tensor belongs to another graph than the first y.
       GradientError: a y is not differentiable by its dtype, or an operation on the way has neither a gradient rule nor
@@ -85,7 +85,8 @@ def gradients(
         collected = _Collected(arriving)
         for op in sorted(between, key=lambda item: item.index, reverse=True):
             _differentiate(op, collected, stops)
-        return [collected.total(source) for source in sources]
+        totals = [collected.total(source) for source in sources]
+        return [_in_place_of(x, total) for x, total in zip(_as_list(xs), totals, strict=True)]
 
 
 @contextmanager
@@ -111,6 +112,12 @@ def _symbolic(item: TensorLike) -> Tensor:
     """The tensor that stands for `item`; a Variable is differentiated by its handle."""
     handle = getattr(item, "handle", None)
     return handle if isinstance(handle, Tensor) else convert_to_tensor(item)
+
+
+def _in_place_of(x: TensorLike, gradient: Gradient | None) -> Any:
+    """A gradient as what it is the gradient of: that of an array is an array."""
+    like = getattr(x, "__headrace_gradient__", None)
+    return gradient if like is None or gradient is None else like(gradient)
 
 
 class _Collected:

@@ -355,6 +355,22 @@ CASES = [
         raises=r"the lengths do not cut the value",
     ),
     _case(
+        "G19 a negative length",
+        "TensorArraySplitV3",
+        lambda apply, rows, lengths: _Array(apply, rows.dtype, np.int32(2)).split(rows, lengths).size(),
+        [np.zeros((0, 3), np.float32), _i64(-1, 1)],
+        raises=r"the lengths do not cut the value",
+        oracle=False,  # it ends TensorFlow's process
+    ),
+    _case(
+        "G19 no rows, then the others are read",
+        "TensorArrayScatterV3",
+        lambda apply, rows, none: _of(apply, rows, clear_after_read=False).scatter(_i32(), none).gather(_i32(0, 1, 2)),
+        [np.ones(3, np.float32), np.zeros(0, np.float32)],
+        (np.ones(3, np.float32),),
+        differentiate=(0,),
+    ),
+    _case(
         "more parts than elements",
         "TensorArraySplitV3",
         lambda apply, rows, lengths: _Array(apply, rows.dtype, np.int32(2)).split(rows, lengths).size(),

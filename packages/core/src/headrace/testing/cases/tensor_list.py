@@ -476,6 +476,23 @@ CASES = [
         raises=r"the lengths do not cut the tensor",
     ),
     _case(
+        "G19 a negative length",
+        "TensorListSplit",
+        lambda apply, rows, lengths: _length(apply, _split(apply, rows, lengths)),
+        [np.zeros((0, 3), np.float32), _i64(-1, 1)],
+        raises=r"the lengths do not cut the tensor",
+    ),
+    _case(
+        "G19 no rows, then the others are read",
+        "TensorListScatterIntoExistingList",
+        lambda apply, rows, none: _stack(
+            apply, apply("TensorListScatterIntoExistingList", _list(apply, rows), none, _i32()), rows.dtype
+        ),
+        [np.ones(3, np.float32), np.zeros(0, np.float32)],
+        (np.ones(3, np.float32),),
+        differentiate=(0,),
+    ),
+    _case(
         "rows left over",
         "TensorListSplit",
         lambda apply, rows, lengths: _length(apply, _split(apply, rows, lengths)),
