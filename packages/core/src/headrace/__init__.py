@@ -35,6 +35,20 @@ from headrace.ops.array import (
     zeros,
     zeros_like,
 )
+from headrace.ops.assertions import (
+    assert_equal,
+    assert_finite,
+    assert_greater,
+    assert_greater_equal,
+    assert_less,
+    assert_less_equal,
+    assert_near,
+    assert_non_negative,
+    assert_not_equal,
+    assert_positive,
+    assert_rank,
+    assert_shape,
+)
 from headrace.ops.axes import matrix_transpose, moveaxis
 from headrace.ops.blocks import batch_to_space, depth_to_space, space_to_batch, space_to_depth
 from headrace.ops.comparison import (
@@ -62,6 +76,8 @@ from headrace.ops.conversion import bitcast, check_numerics, ensure_shape, one_h
 from headrace.ops.counting import bincount, bucketize, histogram_fixed_width
 from headrace.ops.creation import asarray, empty, empty_like, tril, triu
 from headrace.ops.cumulative import cumulative_logsumexp, cumulative_prod, cumulative_sum, diff
+from headrace.ops.debugging import print_tensors as print
+from headrace.ops.debugging import timestamp
 from headrace.ops.diagonal import band_part, diag, eye
 from headrace.ops.dtypes import astype, can_cast, finfo, iinfo, isdtype, result_type
 from headrace.ops.einsum import einsum, tensordot
@@ -145,6 +161,7 @@ from headrace.ops.padding import pad
 from headrace.ops.partition import dynamic_partition, dynamic_stitch
 from headrace.ops.picking import take, take_along_axis
 from headrace.ops.products import vecdot
+from headrace.ops.python_function import py_function
 from headrace.ops.quantiles import erfinv, ndtri
 from headrace.ops.ranges import arange, linspace
 from headrace.ops.reduction import (
@@ -186,6 +203,7 @@ from headrace.ops.sorting import argsort, searchsorted, sort
 from headrace.ops.sparse import SparseTensor
 from headrace.ops.tables import HashTable
 from headrace.ops.tensor_bytes import parse_tensor, serialize_tensor
+from headrace.passes import debug
 from headrace.runtime.trace import StepRecord, Trace
 from headrace.session import PendingStep, Session
 from headrace.plan.plan import register_backend, register_device
@@ -272,6 +290,18 @@ __all__ = [
     "asarray",
     "asin",
     "asinh",
+    "assert_equal",
+    "assert_finite",
+    "assert_greater",
+    "assert_greater_equal",
+    "assert_less",
+    "assert_less_equal",
+    "assert_near",
+    "assert_non_negative",
+    "assert_not_equal",
+    "assert_positive",
+    "assert_rank",
+    "assert_shape",
     "assert_true",
     "astype",
     "atan",
@@ -321,6 +351,7 @@ __all__ = [
     "cumulative_prod",
     "cumulative_sum",
     "data",
+    "debug",
     "depth_to_space",
     "device",
     "diag",
@@ -440,8 +471,10 @@ __all__ = [
     "polygamma",
     "positive",
     "pow",
+    "print",
     "prod",
     "promote_types",
+    "py_function",
     "quantization",
     "random",
     "rank",
@@ -505,6 +538,7 @@ __all__ = [
     "tensor_scatter_update",
     "tensordot",
     "tile",
+    "timestamp",
     "to_graph_def",
     "topk",
     "tril",

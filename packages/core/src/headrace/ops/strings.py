@@ -10,11 +10,13 @@ from headrace.graph import attr
 from headrace.graph.apply import TensorLike, apply_op
 from headrace.graph.op_def import InferenceContext, register_op
 from headrace.graph.operation import Tensor
+from headrace.ops.debugging import format_tensors as format
 from headrace.types import DTypeLike, Shape, as_dtype, broadcast_shapes, float32, string
 
 __all__ = [
     "as_string",
     "decode_raw",
+    "format",
     "join",
     "length",
     "lower",

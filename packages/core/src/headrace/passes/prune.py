@@ -50,7 +50,13 @@ def prune(
     shapes = feed_shapes if feed_shapes is not None else [feed.shape for feed in feeds]
     tensors: dict[Tensor, Tensor] = {}
     for index, (feed, shape) in enumerate(zip(feeds, shapes, strict=True)):
-        attrs: Mapping[str, object] = {"T": feed.dtype, "index": index, "shape": shape, **handle_attrs([feed])}
+        attrs: Mapping[str, object] = {
+            "T": feed.dtype,
+            "index": index,
+            "shape": shape,
+            "_feed": feed.name,
+            **handle_attrs([feed]),
+        }
         argument = bounded.create_op(
             "_Arg", (), attrs, name=f"argument_{index}", device=feed.op.device, source=feed.op.source
         )
