@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from headrace.graph.attr import without_repeats
+from headrace.graph.frames import has_tokens
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 from headrace.graph.shape_value import constant_value
@@ -23,8 +24,11 @@ _rules: dict[str, Simplification] = {}
 
 
 def arithmetic(graph: Graph) -> Graph:
-    """Remove operations that give back one of their inputs unchanged, and pairs that undo each other."""
-    return drop_dead(rewrite(graph, _simplify))
+    """Remove operations that give back one of their inputs unchanged, and pairs that undo each other.
+
+    A graph in which values may be dead stays as it is: what an operation gives may be dead where its input is alive.
+    """
+    return graph if has_tokens(graph) else drop_dead(rewrite(graph, _simplify))
 
 
 def _simplify(op: Operation, inputs: Sequence[Tensor], graph: Graph) -> Sequence[Tensor] | None:

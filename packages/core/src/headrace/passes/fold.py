@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from headrace.graph.attr import without_repeats
+from headrace.graph.frames import has_tokens
 from headrace.graph.graph import Graph
 from headrace.graph.inference import infer_specs
 from headrace.graph.operation import Operation, Tensor
@@ -28,9 +29,16 @@ def fold(graph: Graph) -> Graph:
 
     Shapes of tensors whose static shape is known are constants too. Stateful operations, operations with control inputs
     and operations whose kernel raises, or breaks what they promise of shapes and dtypes, stay as they are, so an error
-    still comes from the step that needs the value.
+    still comes from the step that needs the value. Where values may be dead, shapes are not folded, since a constant is
+    always alive.
     """
-    return drop_dead(rewrite(graph, _fold_op))
+    return drop_dead(rewrite(graph, _fold_outside_shapes if has_tokens(graph) else _fold_op))
+
+
+def _fold_outside_shapes(op: Operation, inputs: Sequence[Tensor], graph: Graph) -> Sequence[Tensor] | None:
+    is_shape = op.type in _SHAPE_ONLY
+    waits = any(tensor.op.control_inputs for tensor in inputs)
+    return None if is_shape or waits else _fold_op(op, inputs, graph)
 
 
 def _fold_op(op: Operation, inputs: Sequence[Tensor], graph: Graph) -> Sequence[Tensor] | None:

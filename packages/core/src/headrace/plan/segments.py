@@ -7,18 +7,18 @@ same anyway: those that
 - depend on the same operations that wait, since otherwise one that could go on would wait with another - for ever, if
   what that one waits for depends on it,
 - have the same number of tokens on the longest way to them, which keeps segments from depending on each other in turn,
-- in a loop of which several iterations may be under way, lead to the same loop variables: what the next iteration
-  needs early must not wait for what it needs late.
+- in a loop of which several iterations may be under way, depend on the same loop variables and lead to the same ones:
+  what the next iteration needs early must not wait for what it needs late.
 
 Constants and handles belong to no segment; each has its own copy. An operation without effect goes to the segment that
-is the only one to read it.
+is the only one to read it, unless iterations may overlap.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from headrace.graph.frames import TOKEN_TYPES, Frame, Frames, forward_inputs, has_tokens, is_anywhere
+from headrace.graph.frames import TOKEN_TYPES, Frame, Frames, back_edge, forward_inputs, has_tokens, is_anywhere
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 from headrace.passes.rewrite import copy_op
@@ -159,7 +159,7 @@ class _Cutting:
             homes = {keys.get(reader) for reader in self._readers[op]}
             mine, home = keys.get(op), next(iter(homes), None)
             if len(homes) == 1 and isinstance(mine, tuple) and isinstance(home, tuple) and _can_run_late(op):
-                keys[op] = home if home[:2] == mine[:2] else mine
+                keys[op] = home if home[:3] == mine[:3] else mine
         groups: dict[Hashable, list[Operation]] = {}
         for op in self._graph.operations:
             if op in keys:
@@ -172,15 +172,15 @@ class _Cutting:
         conditions = deadness(self._graph, self._frames)
         waited_for = _waited_for(self._graph, [op for op in operations if op.blocks])
         levels = self._levels()
-        leads_to = self._leads_to()
+        depends_on, leads_to = self._depends_on(), self._leads_to()
         keys: dict[Operation, Hashable] = {}
         for op in operations:
             if _stands_alone(op):
                 keys[op] = op
                 continue
             frame = self._frames[op]
-            overlaps = frame.parent is not None and frame.parallel_iterations > 1
-            keys[op] = (frame, conditions[op], waited_for[op], levels[op], leads_to[op] if overlaps else 0)
+            variables = (depends_on[op], leads_to[op]) if _overlaps(frame) else None
+            keys[op] = (frame, conditions[op], variables, waited_for[op], levels[op])
         return keys
 
     def _needs_node(self, op: Operation) -> bool:
@@ -197,6 +197,22 @@ class _Cutting:
             sources = [*(tensor.op for tensor in forward_inputs(op)), *op.control_inputs]
             levels[op] = max((levels[item] + (item.type in TOKEN_TYPES) for item in sources), default=0)
         return levels
+
+    def _depends_on(self) -> dict[Operation, int]:
+        """For each operation the loop variables that it depends on in its iteration, as a set of bits."""
+        bits: dict[Operation, int] = {}
+        opened = dict.fromkeys(self._frames, 0)
+        for op in self._graph.operations:
+            bits[op] = 0
+            for source in (*(tensor.op for tensor in forward_inputs(op)), *op.control_inputs):
+                bits[op] |= bits[source]
+            if op.type == "Enter":
+                opened[self._frames.after(op)] |= bits[op]
+            elif op.type == "Exit":
+                bits[op] = opened[self._frames[op]]
+            elif back_edge(op) is not None:
+                bits[op] = 1 << op.index
+        return bits
 
     def _leads_to(self) -> dict[Operation, int]:
         """For each operation the loop variables of its frame that it leads to in its iteration, as a set of bits."""
@@ -281,6 +297,10 @@ class _Cutting:
             attrs = {"T": tensor.dtype, "index": index} | ({} if tensor in fetched else {"_may_alias": True})
             graph.create_op("_Retval", [tensors[tensor]], attrs, name=f"result_{index}", source=tensor.op.source)
         return graph
+
+
+def _overlaps(frame: Frame) -> bool:
+    return frame.parent is not None and frame.parallel_iterations > 1
 
 
 def _is_known(op: Operation, kind: Kind) -> bool:

@@ -176,7 +176,8 @@ class _Run:
         """Run nodes, one after the other, until there is none for this thread."""
         executor, compiled, clock = self._executor, self._executor.plan.compiled, time.perf_counter_ns
         while activation is not None:
-            function, outputs = compiled[activation.node.index], ()
+            function = compiled[activation.node.index]
+            outputs: Sequence[Any] = ()
             if function is not None:
                 started = clock()
                 if watched:
