@@ -46,6 +46,14 @@ def build(case: OpCase) -> tuple[Any, dict[str, npt.NDArray[Any]], list[str]]:
     """Build the case's operation on placeholders: the graph, the feeds by name, and the names of the outputs."""
     graph = hr.Graph()
     feeds: dict[str, npt.NDArray[Any]] = {}
+    if case.build is not None:
+        with graph.as_default():
+            given = [hr.constant(value) for value in case.inputs]
+            placeholders = [hr.placeholder(constant.dtype, constant.shape) for constant in given]
+            results = _tensors(case.build(hr.apply_op, *placeholders))
+        for tensor, constant in zip(placeholders, given, strict=True):
+            feeds[tensor.name] = constant.op.attrs["value"]
+        return graph, feeds, [tensor.name for tensor in results]
     with graph.as_default():
         inputs: list[Any] = []
         for argument, values in grouped(case):
@@ -59,6 +67,10 @@ def build(case: OpCase) -> tuple[Any, dict[str, npt.NDArray[Any]], list[str]]:
         result = hr.apply_op(case.op, *inputs, **case.attrs)
     operation = result if isinstance(result, hr.Operation) else _first(result).op
     return graph, feeds, [tensor.name for tensor in operation.outputs]
+
+
+def _tensors(result: Any) -> list[Any]:
+    return [result] if isinstance(result, hr.Tensor) else [tensor for item in result for tensor in _tensors(item)]
 
 
 def _first(result: Any) -> Any:
@@ -93,16 +105,30 @@ def _one_line(error: Exception) -> str:
 def refused_by_tensorflow(case_id: str) -> bool:
     """Run one case by TensorFlow's raw operation and say whether it is refused; called in another process."""
     case = next(case for case in all_cases() if case.id == case_id)
-    attrs = {name: _tensorflow_attr(value) for name, value in case.attrs.items()}
-    inputs = {argument.name: values if argument.is_list else values[0] for argument, values in grouped(case)}
     try:
         with tf.Graph().as_default():
-            result = getattr(tf.raw_ops, case.op)(**inputs, **attrs)
-            with tf.compat.v1.Session() as session:
+            if case.build is not None:
+                result = case.build(tensorflow_op, *(tf.constant(value) for value in case.inputs))
+            else:
+                result = tensorflow_op(case.op, *case.inputs, **case.attrs)
+            with tf.compat.v1.Session(config=_as_written() if case.build is not None else None) as session:
                 session.run(result)
     except (tf.errors.OpError, ValueError, TypeError):
         return True
     return False
+
+
+def _as_written() -> Any:
+    """Run the graph as it is: the optimiser drops a push that no pop follows, and with it the error of the push."""
+    config = tf.compat.v1.ConfigProto()
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    return config
+
+
+def tensorflow_op(op: str, *inputs: Any, **attrs: Any) -> Any:
+    """Add TensorFlow's operation of a type to its graph, as `hr.apply_op` adds ours."""
+    named = {argument.name: value for argument, value in zip(lookup_op_def(op).inputs, inputs, strict=True)}
+    return getattr(tf.raw_ops, op)(**named, **{name: _tensorflow_attr(value) for name, value in attrs.items()})
 
 
 def _tensorflow_attr(value: Any) -> Any:

@@ -279,7 +279,7 @@ CASES = [
     _case(
         "none",
         "TensorArrayGatherV3",
-        lambda apply, rows, indices: _of(apply, rows, element_shape=(2,)).gather(indices),
+        lambda apply, rows, indices: _of(apply, rows).gather(indices, element_shape=(2,)),
         [_ROWS, _i32()],
         (np.zeros((0, 2), np.float32),),
         differentiate=(),  # nothing depends on it

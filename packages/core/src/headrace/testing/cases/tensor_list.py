@@ -585,6 +585,7 @@ CASES = [
         ),
         [_ROWS, np.zeros((1, 3), np.float32)],
         raises=r"the element does not fit the list",
+        deviation="it makes a list whose elements do not have the shape that the list declares",
     ),
     _case(
         "cut, and then longer",
@@ -609,7 +610,12 @@ CASES = [
         "TensorListConcatLists",
         lambda apply, rows, others: _stack(
             apply,
-            apply("TensorListConcatLists", _list(apply, rows), _list(apply, others, _i32(2)), element_dtype=rows.dtype),
+            apply(
+                "TensorListConcatLists",
+                _list(apply, rows, _i32(2)),
+                _list(apply, others, _i32(2)),
+                element_dtype=rows.dtype,
+            ),
             rows.dtype,
         ),
         [_ROWS, _ROWS[:2] + 1],
