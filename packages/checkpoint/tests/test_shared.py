@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.errors import AbortedError, DeadlineExceededError, InvalidArgumentError
+from headrace.errors import AbortedError, DeadlineExceededError, InvalidArgumentError, UnimplementedError
 from headrace_checkpoint.boxes import Box, covers
 from headrace_checkpoint.durable import DISK, Disk
 from headrace_checkpoint.shared import Writers, write_shared_step
@@ -45,7 +45,7 @@ def _save(
 ) -> list[Any]:
     def write(rank: int) -> Path:
         writers = Writers(rank, len(arrays), "job-1", timeout)
-        return write_shared_step(root, step, arrays[rank], writers, time=1.0, disk=disk, **more)
+        return Path(write_shared_step(root, step, arrays[rank], writers, time=1.0, disk=disk, **more))
 
     return _together(len(arrays), write)
 
@@ -82,9 +82,9 @@ def test_saving_a_step_again_replaces_it(tmp_path: Path) -> None:
 def test_a_missing_writer_is_named_and_earlier_steps_stay(tmp_path: Path) -> None:
     _save(tmp_path, 1, [{"a": np.array(1)}])
 
-    def write(rank: int) -> Path:
+    def write(rank: int) -> str:
         if rank == 1:
-            return tmp_path
+            return ""
         return write_shared_step(
             tmp_path, 2, {f"a{rank}": np.array(1)}, Writers(rank, 3, "job-1", 0.3), time=1.0, disk=DISK
         )
@@ -107,6 +107,11 @@ def test_an_error_of_the_chief_reaches_the_others(tmp_path: Path) -> None:
     assert list_steps(tmp_path) == []
     chief, _ = _save(tmp_path, 1, [{"w": np.zeros(2)}, {"w": np.zeros(3)}])
     assert "do not fit each other" in str(chief)
+
+
+def test_an_object_store_takes_one_writer() -> None:
+    with pytest.raises(UnimplementedError, match=r"several writers cannot save(.|\n)*memory://ckpt"):
+        write_shared_step("memory://ckpt", 1, {}, Writers(0, 2, "job"), time=0.0, disk=DISK)
 
 
 @pytest.mark.parametrize("wrong", [{"rank": 2}, {"rank": -1}, {"count": 0}, {"launch": ""}, {"launch": "a~b"}])

@@ -35,7 +35,7 @@ def _arrays(step: int) -> dict[str, Any]:
 
 
 def _save(root: Path, step: int, **more: Any) -> Path:
-    return write_step(root, step, _arrays(step), time=100.0 + step, **more)
+    return Path(write_step(root, step, _arrays(step), time=100.0 + step, **more))
 
 
 def _check(loaded: dict[str, Any], step: int) -> None:
@@ -76,7 +76,7 @@ def test_saving_a_step_again_replaces_it(tmp_path: Path) -> None:
     write_step(tmp_path, 5, {"w": np.zeros(1)}, time=0.0)
     assert [entry.name for entry in tmp_path.iterdir()] == ["step-00000005-2"]
     step, loaded = read_newest_step(tmp_path, StoredStep.read_all)
-    assert step.path.name == "step-00000005-2"
+    assert Path(step.path).name == "step-00000005-2"
     assert loaded["w"].tolist() == [0]
     _save(tmp_path, 5)
     assert list_steps(tmp_path) == [StepName(5, 3)]
@@ -140,7 +140,9 @@ def test_all_steps_damaged(tmp_path: Path) -> None:
 
 
 def test_D26_every_flipped_bit_and_every_truncation_of_every_file_is_found(tmp_path: Path) -> None:
-    path = write_step(tmp_path, 1, {"w": np.arange(3, dtype=np.float32), "s": np.array([b"ab"], object)}, time=0.0)
+    path = Path(
+        write_step(tmp_path, 1, {"w": np.arange(3, dtype=np.float32), "s": np.array([b"ab"], object)}, time=0.0)
+    )
     for file in (path / SHARD, path / MANIFEST):
         good = file.read_bytes()
         for index in range(len(good)):
@@ -167,7 +169,7 @@ def test_two_chunks_of_the_same_place_are_refused(tmp_path: Path) -> None:
 
 def test_shards_of_a_size_are_written_and_read_as_one_step(tmp_path: Path) -> None:
     arrays = {f"w{number}": np.full(100, number, np.float64) for number in range(5)}
-    path = write_step(tmp_path, 1, arrays, time=0.0, shard_bytes=1700)
+    path = Path(write_step(tmp_path, 1, arrays, time=0.0, shard_bytes=1700))
     assert sorted(entry.name for entry in path.iterdir()) == [
         MANIFEST, *(f"shard-{number:05d}-of-00003.safetensors" for number in range(3))
     ]  # fmt: skip

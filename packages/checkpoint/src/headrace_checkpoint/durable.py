@@ -21,7 +21,17 @@ import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-__all__ = ["DISK", "Bytes", "Disk", "remove_directory", "replace_file", "staged_directory", "sweep", "write_file"]
+__all__ = [
+    "DISK",
+    "Bytes",
+    "Disk",
+    "make_directories",
+    "remove_directory",
+    "replace_file",
+    "staged_directory",
+    "sweep",
+    "write_file",
+]
 
 # Flushing to the platter needs a call of its own on macOS, where fsync stops at the drive's cache.
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
@@ -162,6 +172,21 @@ def staged_directory(path: Path, disk: Disk = DISK) -> Iterator[Path]:
             disk.remove_tree(temporary)
         raise
     disk.sync_directory(path.parent)
+
+
+def make_directories(path: Path, disk: Disk = DISK) -> None:
+    """Create a folder and those above it, as far as they are missing, so that their names last.
+
+    Raises:
+      OSError: any call failed.
+    """
+    if not path.is_dir():
+        make_directories(path.parent, disk)
+        try:
+            disk.make_directory(path)
+        except FileExistsError:
+            return  # another process was quicker
+        disk.sync_directory(path.parent)
 
 
 def remove_directory(path: Path, disk: Disk = DISK) -> None:

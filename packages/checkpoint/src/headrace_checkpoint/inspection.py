@@ -14,6 +14,7 @@ from headrace_checkpoint.manifest import MANIFEST
 from headrace_checkpoint.proto.saved_model_pb2 import TensorInfo
 from headrace_checkpoint.saved_model import FILE, VARIABLES, read_saved_model
 from headrace_checkpoint.sources import OpenSource, open_source, source_of_step
+from headrace_checkpoint.storage import storage_of
 from headrace_checkpoint.store import StoredStep, list_steps, read_manifest
 
 __all__ = ["inspect_path"]
@@ -65,7 +66,7 @@ def _type(info: TensorInfo) -> str:
 def _directory(path: Path) -> list[str]:
     lines = [f"checkpoint directory {path}"]
     for name in list_steps(path):
-        manifest = read_manifest(path / str(name))
+        manifest = read_manifest(storage_of(path), str(name))
         metrics = ", ".join(f"{key}={value:g}" for key, value in manifest.metrics.items())
         size = sum(file.size for file in manifest.files.values())
         lines.append(

@@ -24,7 +24,7 @@ import math
 import mmap
 import os
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -210,6 +210,10 @@ def load_safetensors(path: str | os.PathLike[str], *, verify: bool = True) -> di
         return {name: file.read(name, verify=verify) for name in file}
 
 
+Fetch = Callable[[int, int], NDArray[np.uint8]]
+"""Gives the bytes of a file from one place to another."""
+
+
 class SafetensorsFile:
     """One open safetensors file: its directory is read and checked at once, arrays when they are asked for.
 
@@ -218,29 +222,23 @@ class SafetensorsFile:
 
     Args:
       path: the file.
+      size: its length in bytes, where it is not a local file.
+      fetch: gives the bytes from one place of the file to another, where it is not a local file.
 
     Raises:
       NotFoundError: there is no such file.
       DataLossError: the file breaks a rule of the format.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
-        try:
-            with open(self.path, "rb") as file:
-                self.size = os.fstat(file.fileno()).st_size
-                header = _read_header(self.path, file.read(8), self.size)
-                self._data_start = 8 + header
-                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-            raise NotFoundError(
-                "there is no such file", expected="a safetensors file", got=str(self.path), hint="look at the path"
-            ) from None
-        except ValueError:  # the file became empty between fstat and mmap
-            _refuse(self.path, "a file of at least 8 bytes", "an empty file")
-        text = self._map[8 : self._data_start]
-        self.header_crc32c = crc32c(self._map[: self._data_start])
-        self.entries, self.metadata = _parse_header(self.path, text, self.size - self._data_start)
+    def __init__(self, path: str | os.PathLike[str], *, size: int | None = None, fetch: Fetch | None = None) -> None:
+        self.path = os.fspath(path)
+        if fetch is None or size is None:
+            size, fetch = _mapped(self.path)
+        self.size, self._fetch = size, fetch
+        self._data_start = 8 + _read_header(self.path, fetch(0, min(8, size)).tobytes(), size)
+        header = fetch(0, self._data_start)
+        self.header_crc32c = crc32c(header)
+        self.entries, self.metadata = _parse_header(self.path, header[8:].tobytes(), size - self._data_start)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.entries)
@@ -262,7 +260,7 @@ class SafetensorsFile:
     def close(self) -> None:
         """Let go of the file; arrays already read keep the memory they need."""
         # A map with views on it cannot be closed; it goes when the last view goes.
-        del self._map
+        del self._fetch
 
     def read(self, name: str, *, verify: bool = True) -> Array:
         """Return one array as a read-only view; strings are decoded into a new object array.
@@ -280,7 +278,7 @@ class SafetensorsFile:
         if entry is None:
             raise NotFoundError(
                 f"there is no array {name!r}",
-                where=str(self.path),
+                where=self.path,
                 expected=known_names(name, self.entries),
                 got=repr(name),
                 hint="iterate over the file for the names",
@@ -289,12 +287,12 @@ class SafetensorsFile:
         if dtype is None:
             raise DTypeError(
                 f"array {name!r} has elements that NumPy cannot hold",
-                where=str(self.path),
+                where=self.path,
                 expected="elements of whole bytes",
                 got=entry.dtype,
                 hint="unpack them with the program that wrote them",
             )
-        raw = np.frombuffer(self._map, np.uint8, entry.end - entry.begin, self._data_start + entry.begin)
+        raw = self._fetch(self._data_start + entry.begin, self._data_start + entry.end)
         if verify:
             self._verify(entry, raw)
         stored = raw.view(dtype).reshape(entry.shape)
@@ -422,17 +420,34 @@ def _compact(value: object) -> str:
 # Reading. Every function below trusts nothing it is given.
 
 
-def _refuse(path: Path, expected: str, got: str) -> NoReturn:
+def _mapped(path: str) -> tuple[int, Fetch]:
+    """The size of a local file, and a function that gives views of its map."""
+    try:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        raise NotFoundError(
+            "there is no such file", expected="a safetensors file", got=path, hint="look at the path"
+        ) from None
+
+    def fetch(begin: int, end: int) -> NDArray[np.uint8]:
+        return np.frombuffer(content, np.uint8, end - begin, begin)
+
+    return size, fetch
+
+
+def _refuse(path: str, expected: str, got: str) -> NoReturn:
     raise DataLossError(
         "not a valid safetensors file",
-        where=str(path),
+        where=path,
         expected=expected,
         got=got,
         hint="copy it again, or restore an earlier checkpoint",
     )
 
 
-def _read_header(path: Path, prefix: bytes, size: int) -> int:
+def _read_header(path: str, prefix: bytes, size: int) -> int:
     """The header's length, checked against the file's."""
     if len(prefix) < 8:
         _refuse(path, "a file of at least 8 bytes", f"{len(prefix)} bytes")
@@ -452,7 +467,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _load_json(path: Path, what: str, text: bytes | str) -> dict[str, Any]:
+def _load_json(path: str, what: str, text: bytes | str) -> dict[str, Any]:
     try:
         decoded = text if isinstance(text, str) else text.decode("utf-8")
         value = json.loads(decoded, object_pairs_hook=_unique)
@@ -463,7 +478,7 @@ def _load_json(path: Path, what: str, text: bytes | str) -> dict[str, Any]:
     return value
 
 
-def _parse_header(path: Path, text: bytes, data_size: int) -> tuple[dict[str, StoredArray], dict[str, str]]:
+def _parse_header(path: str, text: bytes, data_size: int) -> tuple[dict[str, StoredArray], dict[str, str]]:
     if not text.startswith(b"{"):
         _refuse(path, "a header that begins with '{'", repr(text[:8]))
     header = _load_json(path, "a header", text)
@@ -479,7 +494,7 @@ def _parse_header(path: Path, text: bytes, data_size: int) -> tuple[dict[str, St
     return {entry.name: entry for entry in entries}, user
 
 
-def _parse_entry(path: Path, name: str, item: Any, crc: Any, extended: Any) -> StoredArray:
+def _parse_entry(path: str, name: str, item: Any, crc: Any, extended: Any) -> StoredArray:
     if not isinstance(item, dict) or item.keys() != {"dtype", "shape", "data_offsets"}:
         _refuse(path, f"dtype, shape and data_offsets of {name!r}", _shorten(item))
     dtype, offsets = item["dtype"], item["data_offsets"]
@@ -494,7 +509,7 @@ def _parse_entry(path: Path, name: str, item: Any, crc: Any, extended: Any) -> S
     return StoredArray(name, dtype, shape, offsets[0], offsets[1], checksum, value)
 
 
-def _parse_shape(path: Path, name: str, shape: Any) -> tuple[int, ...]:
+def _parse_shape(path: str, name: str, shape: Any) -> tuple[int, ...]:
     if not isinstance(shape, list) or len(shape) > _MAX_RANK or not all(_is_size(size) for size in shape):
         _refuse(path, f"a shape of {name!r} with at most {_MAX_RANK} sizes", _shorten(shape))
     # Zero sizes are left out of the product: NumPy refuses [0, 2**62, 8] too, and so must we, before NumPy is asked.
@@ -503,13 +518,13 @@ def _parse_shape(path: Path, name: str, shape: Any) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def _check_size(path: Path, name: str, dtype: str, shape: tuple[int, ...], offsets: list[int]) -> None:
+def _check_size(path: str, name: str, dtype: str, shape: tuple[int, ...], offsets: list[int]) -> None:
     bits = math.prod(shape) * _DTYPES[dtype][0]
     if bits % 8 or offsets[1] - offsets[0] != bits // 8:
         _refuse(path, f"{bits / 8:g} bytes for {name!r} ({dtype} {list(shape)})", f"data_offsets {offsets}")
 
 
-def _parse_crc(path: Path, name: str, crc: Any) -> int | None:
+def _parse_crc(path: str, name: str, crc: Any) -> int | None:
     if crc is None:
         return None
     if not isinstance(crc, str) or len(crc) != 8 or set(crc) - set("0123456789abcdef"):
@@ -518,7 +533,7 @@ def _parse_crc(path: Path, name: str, crc: Any) -> int | None:
 
 
 def _parse_extended(
-    path: Path, name: str, dtype: str, shape: tuple[int, ...], item: Any
+    path: str, name: str, dtype: str, shape: tuple[int, ...], item: Any
 ) -> tuple[str, tuple[int, ...]] | None:
     if item is None:
         return None
@@ -533,7 +548,7 @@ def _parse_extended(
     return item["dtype"], logical
 
 
-def _check_coverage(path: Path, entries: list[StoredArray], data_size: int) -> None:
+def _check_coverage(path: str, entries: list[StoredArray], data_size: int) -> None:
     """Neither gap nor overlap, and not a byte left over."""
     end = 0
     for entry in entries:
@@ -544,7 +559,7 @@ def _check_coverage(path: Path, entries: list[StoredArray], data_size: int) -> N
         _refuse(path, f"{end} bytes of arrays", f"{data_size} bytes after the header")
 
 
-def _decode_extended(path: Path, entry: StoredArray, stored: Array) -> Array:
+def _decode_extended(path: str, entry: StoredArray, stored: Array) -> Array:
     dtype, shape = entry.extended or ("", ())
     if dtype == "complex128":
         return stored.reshape(-1).view("<c16").reshape(shape)

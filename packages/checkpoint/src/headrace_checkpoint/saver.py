@@ -8,7 +8,6 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -20,12 +19,13 @@ from headrace.errors import InvalidArgumentError, NotFoundError
 from headrace_checkpoint.background import BackgroundWork
 from headrace_checkpoint.boxes import Box
 from headrace_checkpoint.dtypes import Array
-from headrace_checkpoint.durable import DISK, Disk, remove_directory, sweep
+from headrace_checkpoint.durable import DISK, Disk
 from headrace_checkpoint.manifest import Chunk, StoredTensor, plain_objects
 from headrace_checkpoint.restore import Names, Part, RestoreReport, check_names, match_variables
 from headrace_checkpoint.retention import Best, Retention, SavedStep, best_steps
 from headrace_checkpoint.shared import Writers, write_shared_step
 from headrace_checkpoint.sources import OpenSource, open_source, source_of_step
+from headrace_checkpoint.storage import storage_of
 from headrace_checkpoint.store import (
     StepName,
     StoredStep,
@@ -33,6 +33,7 @@ from headrace_checkpoint.store import (
     next_attempt,
     read_manifest,
     read_newest_step,
+    steps_of,
     write_step,
 )
 from headrace_checkpoint.tensor_bundle import ArraySlice
@@ -94,7 +95,7 @@ class Saver:
         step: int,
         objects: Mapping[str, Any] | None = None,
         metrics: Mapping[str, float] | None = None,
-    ) -> Path:
+    ) -> str:
         """Save the values of the variables as one step.
 
         Args:
@@ -119,7 +120,7 @@ class Saver:
         step: int,
         objects: Mapping[str, Any] | None = None,
         metrics: Mapping[str, float] | None = None,
-    ) -> Callable[[], Path]:
+    ) -> Callable[[], str]:
         """Take hold of the values as they are now; the function that is returned writes them, whenever it is called.
 
         Nothing is copied: variables that are updated meanwhile get fresh memory. See `save` for the arguments.
@@ -230,7 +231,7 @@ def _read_source(
             got=str(step),
             hint="step=None restores the newest",
         )
-    return _with_source(source_of_step(StoredStep(Path(path) / str(attempts[-1]))), read)
+    return _with_source(source_of_step(StoredStep(storage_of(path).path(str(attempts[-1])))), read)
 
 
 def _with_source(source: OpenSource, read: Callable[[OpenSource], Found]) -> tuple[OpenSource, Found]:
@@ -341,19 +342,19 @@ class CheckpointManager:
         disk: Disk = DISK,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.directory = Path(directory)
+        self.directory = os.fspath(directory)
+        self._storage = storage_of(directory, disk)
         self._retention = Retention(keep_latest, Best.of(keep_best), keep_every_hours, keep_every_steps)
         self._background = BackgroundWork(f"saving to {self.directory}") if asynchronous else None
         self._saver = Saver(variables, parts=parts, writers=writers, shard_bytes=shard_bytes, disk=disk, clock=clock)
         self._is_chief = writers is None or writers.rank == 0
-        self._disk = disk
-        if self._is_chief and self.directory.is_dir():
-            sweep(self.directory, disk, clock())
+        if self._is_chief:
+            self._storage.sweep(clock())
 
     @property
     def steps(self) -> tuple[int, ...]:
         """The saved steps, oldest first; one that is still being written is not among them."""
-        return tuple(sorted({name.step for name in list_steps(self.directory)}))
+        return tuple(sorted({name.step for name in steps_of(self._storage)}))
 
     @property
     def latest_step(self) -> int | None:
@@ -374,7 +375,7 @@ class CheckpointManager:
         *,
         metrics: Mapping[str, float] | None = None,
         objects: Mapping[str, Any] | None = None,
-    ) -> Path:
+    ) -> str:
         """Save a step, then delete those that need not be kept.
 
         Once this returns the step survives any crash; with `asynchronous`, once `wait` returns. A save that is still
@@ -392,7 +393,7 @@ class CheckpointManager:
         """
         write = self._saver.prepare(session, self.directory, step=step, metrics=metrics, objects=objects)
         self.wait()
-        path = self.directory / str(next_attempt(self.directory, step))
+        path = self._storage.path(str(next_attempt(self._storage, step)))
         if self._background is None:
             self._write(write, step)
         else:
@@ -435,21 +436,21 @@ class CheckpointManager:
         self.wait()
         return self._saver.restore(session, self.directory, step=step, strict=strict, names=names)
 
-    def _write(self, write: Callable[[], Path], step: int) -> None:
+    def _write(self, write: Callable[[], str], step: int) -> None:
         write()
         if not self._is_chief:
             return
         kept = self._retention.steps_to_keep(self._saved()) | {step}
-        for name in list_steps(self.directory):
+        for name in steps_of(self._storage):
             if name.step not in kept:
-                remove_directory(self.directory / str(name), self._disk)
+                self._storage.remove(str(name))
 
     def _saved(self) -> list[SavedStep]:
-        return [self._described(name) for name in list_steps(self.directory)]
+        return [self._described(name) for name in steps_of(self._storage)]
 
     def _described(self, name: StepName) -> SavedStep:
         try:
-            manifest = read_manifest(self.directory / str(name))
+            manifest = read_manifest(self._storage, str(name))
         except (hr.errors.DataLossError, hr.errors.NotFoundError):
             return SavedStep(name.step, {}, -math.inf)  # damaged: kept only as long as it is among the newest
         return SavedStep(name.step, manifest.metrics, manifest.time)

@@ -19,12 +19,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from headrace.errors import AbortedError, DeadlineExceededError, InvalidArgumentError
+from headrace.errors import AbortedError, DeadlineExceededError, InvalidArgumentError, UnimplementedError
 from headrace_checkpoint.boxes import Box
-from headrace_checkpoint.durable import Disk, remove_directory, replace_file, write_file
+from headrace_checkpoint.durable import Disk, make_directories, remove_directory, replace_file, write_file
 from headrace_checkpoint.manifest import MANIFEST, Chunk, Manifest, StoredTensor
 from headrace_checkpoint.shards import encode_shard
-from headrace_checkpoint.store import StepName, list_steps, make_directories, next_attempt
+from headrace_checkpoint.storage import LocalStorage, is_url
+from headrace_checkpoint.store import StepName, list_steps, next_attempt
 from headrace_checkpoint.tensor_bundle import ArraySlice
 
 __all__ = ["Writers", "merge_manifests", "write_shared_step"]
@@ -78,7 +79,7 @@ def write_shared_step(
     objects: Mapping[str, Any] | None = None,
     metrics: Mapping[str, float] | None = None,
     disk: Disk,
-) -> Path:
+) -> str:
     """Save this process's part of a step, and return when the step is there as a whole.
 
     Args:
@@ -95,12 +96,21 @@ def write_shared_step(
     Raises:
       DeadlineExceededError: (chief) writers are missing, which are named; (others) the chief is.
       AbortedError: (others) the chief gave the step up.
+      UnimplementedError: the directory is on an object store.
       InvalidArgumentError: the parts do not make whole tensors.
       OSError: the disk refused.
     """
+    if is_url(directory):
+        raise UnimplementedError(
+            "several writers cannot save one step on an object store",
+            where=os.fspath(directory),
+            expected="a folder that all writers share",
+            got="a URL",
+            hint="save there with one writer, or each writer's variables in a directory of their own",
+        )
     root = Path(directory)
     make_directories(root, disk)
-    attempt = next_attempt(root, step)
+    attempt = next_attempt(LocalStorage(root), step)
     target, staging = root / str(attempt), writers.staging(root, step)
     with contextlib.suppress(FileExistsError):  # another writer was quicker
         disk.make_directory(staging)
@@ -116,7 +126,7 @@ def write_shared_step(
     for name in list_steps(root):
         if name.step == step and root / str(name) != target:
             remove_directory(root / str(name), disk)
-    return target
+    return str(target)
 
 
 def _write_part(
@@ -198,7 +208,7 @@ def merge_manifests(parts: Sequence[Manifest], where: str) -> Manifest:
     )
 
 
-def _await_chief(root: Path, attempt: StepName, staging: Path, writers: Writers) -> Path:
+def _await_chief(root: Path, attempt: StepName, staging: Path, writers: Writers) -> str:
     """The step's folder once the chief has named it."""
     if not _wait(lambda: not staging.is_dir(), writers.timeout):
         raise DeadlineExceededError(
@@ -217,7 +227,7 @@ def _await_chief(root: Path, attempt: StepName, staging: Path, writers: Writers)
             got="no such step",
             hint="look at the error of writer 0; earlier steps are still there",
         )
-    return root / str(made[-1])
+    return str(root / str(made[-1]))
 
 
 def _wait(ready: Callable[[], bool], timeout: float) -> bool:

@@ -19,7 +19,8 @@ from headrace_checkpoint.bundle_state import newest_bundle
 from headrace_checkpoint.dtypes import Array
 from headrace_checkpoint.manifest import MANIFEST
 from headrace_checkpoint.safetensors import SafetensorsFile
-from headrace_checkpoint.store import StoredStep
+from headrace_checkpoint.storage import is_url
+from headrace_checkpoint.store import StepName, StoredStep
 from headrace_checkpoint.tensor_bundle import TensorBundle
 
 __all__ = ["HuggingFaceIndex", "OpenSource", "Source", "TensorType", "open_source", "source_of_step"]
@@ -102,7 +103,7 @@ def source_of_step(step: StoredStep) -> OpenSource:
     tensors = {name: TensorType(tensor.dtype, tensor.shape) for name, tensor in manifest.tensors.items()}
     return OpenSource(
         kind="checkpoint",
-        path=str(step.path),
+        path=step.path,
         tensors=tensors,
         read_whole=step.read,
         step=manifest.step,
@@ -128,6 +129,8 @@ def open_source(path: str | os.PathLike[str]) -> OpenSource | None:
       DataLossError: it is one of these, and damaged.
     """
     place = Path(path)
+    if is_url(path):
+        return source_of_step(StoredStep(path)) if StepName.parse(place.name) is not None else None
     if (place / MANIFEST).is_file():
         return source_of_step(StoredStep(place))
     if place.name.endswith(".safetensors.index.json"):

@@ -28,20 +28,21 @@ from numpy.typing import ArrayLike
 from headrace.errors import DataLossError, InvalidArgumentError, NotFoundError, known_names
 from headrace_checkpoint.boxes import Box
 from headrace_checkpoint.dtypes import Array
-from headrace_checkpoint.durable import DISK, Disk, remove_directory, staged_directory, write_file
+from headrace_checkpoint.durable import DISK, Disk
 from headrace_checkpoint.manifest import MANIFEST, Chunk, Manifest, StoredFile, StoredTensor
 from headrace_checkpoint.safetensors import SafetensorsFile
-from headrace_checkpoint.shards import encode_shards, write_shards
+from headrace_checkpoint.shards import encode_shards
+from headrace_checkpoint.storage import StepStorage, storage_of
 
 __all__ = [
     "CheckpointWarning",
     "StepName",
     "StoredStep",
     "list_steps",
-    "make_directories",
     "next_attempt",
     "read_manifest",
     "read_newest_step",
+    "steps_of",
     "write_step",
 ]
 
@@ -77,16 +78,17 @@ class StepName:
 
 def list_steps(directory: str | os.PathLike[str]) -> list[StepName]:
     """The steps saved in a directory, oldest first; empty where there is no such directory."""
-    try:
-        names = os.listdir(directory)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    return sorted(parsed for name in names if (parsed := StepName.parse(name)) is not None)
+    return steps_of(storage_of(directory))
 
 
-def next_attempt(directory: str | os.PathLike[str], step: int) -> StepName:
+def steps_of(storage: StepStorage) -> list[StepName]:
+    """The steps in a storage, oldest first."""
+    return sorted(parsed for name in storage.names() if (parsed := StepName.parse(name)) is not None)
+
+
+def next_attempt(storage: StepStorage, step: int) -> StepName:
     """The name of the folder that the next save of a step will make."""
-    attempts = [name.attempt for name in list_steps(directory) if name.step == step]
+    attempts = [name.attempt for name in steps_of(storage) if name.step == step]
     return StepName(step, max(attempts, default=0) + 1)
 
 
@@ -101,11 +103,11 @@ def write_step(
     metrics: Mapping[str, float] | None = None,
     shard_bytes: int | None = None,
     disk: Disk = DISK,
-) -> Path:
+) -> str:
     """Save one step.
 
     Args:
-      directory: where the steps are; made if it is missing.
+      directory: where the steps are, a path or a URL that fsspec knows; made if it is missing.
       step: the training step, at least 0.
       arrays: name to array.
       time: now, in seconds since 1970.
@@ -128,8 +130,7 @@ def write_step(
             got=str(step),
             hint="count training steps from 0",
         )
-    root = Path(directory)
-    make_directories(root, disk)
+    storage = storage_of(directory, disk)
     shards = encode_shards({name: np.asarray(array) for name, array in arrays.items()}, shard_bytes)
     manifest = Manifest(
         step=step,
@@ -141,55 +142,38 @@ def write_step(
         metrics={name: float(value) for name, value in (metrics or {}).items()},
     )
     content = manifest.encode()
-    earlier = [name for name in list_steps(root) if name.step == step]
-    target = root / str(next_attempt(root, step))
-    with staged_directory(target, disk) as staging:
-        write_shards(staging, shards, disk)
-        write_file(staging / MANIFEST, [content], disk)
+    earlier = [name for name in steps_of(storage) if name.step == step]
+    target = str(next_attempt(storage, step))
+    storage.write(target, shards, content)
     for name in earlier:
-        remove_directory(root / str(name), disk)
-    return target
+        storage.remove(str(name))
+    return storage.path(target)
 
 
-def make_directories(path: Path, disk: Disk) -> None:
-    """Create a folder and those above it, as far as they are missing, so that their names last."""
-    if not path.is_dir():
-        make_directories(path.parent, disk)
-        try:
-            disk.make_directory(path)
-        except FileExistsError:
-            return  # another process was quicker
-        disk.sync_directory(path.parent)
-
-
-def read_manifest(path: str | os.PathLike[str]) -> Manifest:
+def read_manifest(storage: StepStorage, name: str) -> Manifest:
     """Read what a step says of itself, without looking at its tensors.
 
     Args:
-      path: the step's folder.
+      storage: where the steps are.
+      name: the step's folder.
     Raises:
       NotFoundError: there is no such step.
       DataLossError: its manifest is damaged.
       UnimplementedError: a later version wrote it.
     """
-    file = Path(path) / MANIFEST
-    try:
-        content = file.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        raise NotFoundError(
-            "there is no saved step here",
-            expected=f"a folder with a {MANIFEST}",
-            got=str(path),
-            hint="name the folder of one step, such as ckpt/step-00000100",
-        ) from None
-    return Manifest.decode(content, str(file))
+    return Manifest.decode(storage.read(name, MANIFEST), f"{storage.path(name)}/{MANIFEST}")
 
 
 class StoredStep:
     """One saved step, open for reading; its manifest and the headers of its shards are checked at once.
 
+    On a local disk it stays readable when the step is deleted meanwhile.
+
     Args:
+      path: the step's folder, a path or a URL.
+    Attributes:
       path: the step's folder.
+      manifest: what the step says of itself.
     Raises:
       NotFoundError: there is no such step, or a shard of it is missing.
       DataLossError: the manifest or a shard is damaged, or they do not belong together.
@@ -197,8 +181,10 @@ class StoredStep:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
-        self.manifest = read_manifest(self.path)
+        self.path = os.fspath(path)
+        directory, _, self._name = os.fspath(path).rstrip("/").rpartition("/")
+        self._storage = storage_of(directory or (os.sep if self.path.startswith(os.sep) else os.curdir))
+        self.manifest = read_manifest(self._storage, self._name)
         self._shards = {name: self._open_shard(name, file) for name, file in self.manifest.files.items()}
         for name, tensor in self.manifest.tensors.items():
             self._check_tensor(name, tensor)
@@ -225,7 +211,7 @@ class StoredStep:
         if tensor is None:
             raise NotFoundError(
                 f"there is no tensor {name!r} in the checkpoint",
-                where=str(self.path),
+                where=self.path,
                 expected=known_names(name, self.manifest.tensors),
                 got=repr(name),
                 hint="iterate over the step for the names",
@@ -234,7 +220,7 @@ class StoredStep:
         if not wanted.lies_in(tensor.shape):
             raise InvalidArgumentError(
                 f"there is no such part of tensor {name!r}",
-                where=str(self.path),
+                where=self.path,
                 expected=f"a box within {list(tensor.shape)}",
                 got=str(wanted),
                 hint="the part's offset and shape have one number for each axis",
@@ -263,20 +249,19 @@ class StoredStep:
         return {name: self.read(name, verify=verify) for name in self}
 
     def _open_shard(self, name: str, file: StoredFile) -> SafetensorsFile:
-        path = self.path / name
         if Path(name).name != name:  # a manifest must not lead out of its folder
             raise DataLossError(
                 "a checkpoint names a file outside its folder",
-                where=str(self.path),
+                where=self.path,
                 expected="a file's name without a folder",
                 got=name,
                 hint="do not trust where it came from",
             )
-        shard = SafetensorsFile(path)
+        shard = self._storage.open(self._name, name)
         if (shard.size, f"{shard.header_crc32c:08x}") != (file.size, file.header_crc32c):
             raise DataLossError(
                 "a shard of the checkpoint is not the one that was saved",
-                where=str(path),
+                where=f"{self.path}/{name}",
                 expected=f"{file.size} bytes, header {file.header_crc32c}",
                 got=f"{shard.size} bytes, header {shard.header_crc32c:08x}",
                 hint="copy it again, or restore an earlier checkpoint",
@@ -288,7 +273,7 @@ class StoredStep:
         if problem is not None:
             raise DataLossError(
                 f"tensor {name!r} is not stored whole",
-                where=str(self.path),
+                where=self.path,
                 expected="chunks that fill it and do not overlap",
                 got=problem,
                 hint="copy it again, or restore an earlier checkpoint",
@@ -303,7 +288,7 @@ class StoredStep:
         if found != (tensor.dtype, chunk.box.shape, chunk.crc32c):
             raise DataLossError(
                 f"tensor {name!r} is not in the shard as the manifest says",
-                where=f"{self.path}, {chunk.file}",
+                where=f"{self.path}/{chunk.file}",
                 expected=f"{tensor.dtype}{list(chunk.box.shape)} with CRC-32C {chunk.crc32c}",
                 got=str(found),
                 hint="copy it again, or restore an earlier checkpoint",
@@ -335,30 +320,33 @@ def read_newest_step(directory: str | os.PathLike[str], read: Callable[[StoredSt
       NotFoundError: there is no step at all.
       DataLossError: there are steps, but none is whole.
     """
-    names = list_steps(directory)
+    storage = storage_of(directory)
+    names = steps_of(storage)
     if not names:
         raise NotFoundError(
             "there is no checkpoint yet",
-            where=str(directory),
+            where=storage.location,
             expected="folders named step-...",
             got="none",
             hint="save one first, or look in another directory",
         )
     problems = []
     for name in reversed(names):
-        path = Path(directory) / str(name)
+        path = storage.path(str(name))
         try:
             step = StoredStep(path)
             return step, read(step)
         except (DataLossError, NotFoundError) as error:
+            if str(name) not in storage.names():
+                continue  # it was deleted meanwhile, as its owner keeps only the newest
             problems.append(f"{name}: {error.what}")
             warnings.warn(
                 f"passed over the damaged checkpoint {path}: {error}", CheckpointWarning, stacklevel=_callers_level()
             )
     raise DataLossError(
         "no checkpoint is whole",
-        where=str(directory),
+        where=storage.location,
         expected="at least one step without damage",
-        got="; ".join(problems),
+        got="; ".join(problems) or "only steps that were deleted while they were read",
         hint="copy the directory again, or start anew in another one",
     )
