@@ -51,6 +51,7 @@ from headrace.ops.assertions import (
 )
 from headrace.ops.axes import matrix_transpose, moveaxis
 from headrace.ops.blocks import batch_to_space, depth_to_space, space_to_batch, space_to_depth
+from headrace.ops.branching import case, cond, switch_case
 from headrace.ops.comparison import (
     approximate_equal,
     bitwise_and,
@@ -126,6 +127,8 @@ from headrace.ops.indexed_slices import IndexedSlices
 from headrace.ops.joining import concat, split, stack, unstack
 from headrace.ops.linalg import matmul
 from headrace.ops.list_array import TensorArray
+from headrace.ops.looping import while_loop
+from headrace.ops.mapping import foldl, foldr, map_fn, scan
 from headrace.ops.math import (
     abs,
     add,
@@ -327,6 +330,7 @@ __all__ = [
     "broadcast_to",
     "bucketize",
     "can_cast",
+    "case",
     "ceil",
     "check_numerics",
     "clip",
@@ -338,6 +342,7 @@ __all__ = [
     "complex64",
     "complex128",
     "concat",
+    "cond",
     "config",
     "conj",
     "constant",
@@ -385,6 +390,8 @@ __all__ = [
     "float64",
     "floor",
     "floor_divide",
+    "foldl",
+    "foldr",
     "format_graph",
     "from_graph_def",
     "full",
@@ -436,6 +443,7 @@ __all__ = [
     "logical_xor",
     "logsumexp",
     "loops",
+    "map_fn",
     "matmul",
     "matrix_transpose",
     "max",
@@ -495,6 +503,7 @@ __all__ = [
     "roll",
     "round",
     "rsqrt",
+    "scan",
     "scatter_nd",
     "searchsorted",
     "segment_max",
@@ -530,6 +539,7 @@ __all__ = [
     "strings",
     "subtract",
     "sum",
+    "switch_case",
     "take",
     "take_along_axis",
     "tan",
@@ -563,6 +573,7 @@ __all__ = [
     "variant",
     "vecdot",
     "where",
+    "while_loop",
     "xdivy",
     "xlogy",
     "zeros",

@@ -22,6 +22,7 @@ from headrace.grad import (  # noqa: F401
     factorization,
     fft,
     floating,
+    functional,
     gather,
     image,
     incomplete,

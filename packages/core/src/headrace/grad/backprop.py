@@ -7,7 +7,7 @@ operation on a path between them, the operations its gradient rule asks for; sum
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -15,14 +15,19 @@ from typing import Any
 from headrace.errors import GradientError, GraphError
 from headrace.grad.registry import GradientRule, find_gradient
 from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
+from headrace.graph.extensions import in_order
+from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 from headrace.graph.scopes import Scope, current_scope, enter, has_graph, name_scope
 from headrace.ops.indexed_slices import IndexedSlices, concatenate_slices
 from headrace.types import variant
 
-__all__ = ["explain_gradient", "gradient_source", "gradients"]
+__all__ = ["Gradient", "explain_gradient", "gradient_source", "gradients", "is_wanted"]
 
 Gradient = Tensor | IndexedSlices
+
+_wanted: ContextVar[Callable[[Tensor], bool]] = ContextVar("headrace_wanted", default=lambda tensor: True)
+"""Tells whether a tensor depends on a source of the differentiation that is under way."""
 
 _source: ContextVar[str] = ContextVar("headrace_gradient_source", default="")
 
@@ -62,29 +67,27 @@ def gradients(
     """
     targets = [_symbolic(item) for item in _as_list(ys)]
     sources = [_symbolic(item) for item in _as_list(xs)]
-    stops = frozenset(_symbolic(item) for item in stop_gradients)
+    stopped = [_symbolic(item) for item in stop_gradients]
     if not targets:
         return [None] * len(sources)
-    graph = targets[0].graph
-    for item in (*targets, *sources, *stops):
-        if item.graph is not graph:
-            raise GraphError(
-                f"'{item.name}' belongs to another graph than '{targets[0].name}'",
-                where=item.op.location,
-                expected="gradients within one graph",
-                got="two graphs",
-                hint="build both in one graph, or feed the value through a placeholder",
-            )
+    graph = _common_graph(targets[0], (*targets, *sources, *stopped))
+    targets, sources, stopped = ([graph.own(item) for item in items] for items in (targets, sources, stopped))
+    inside = has_graph() and current_scope().graph is not None and current_scope().graph.is_inside(graph)
     with (
-        enter(current_scope() if has_graph() and current_scope().graph is graph else Scope(graph=graph)),
+        enter(current_scope() if inside else Scope(graph=graph)),
         name_scope(name) as prefix,
         _running_as(prefix),
     ):
+        walk = _Walk(graph, stopped)
         arriving = _initial_gradients(targets, grad_ys)
-        between = _operations_between(targets, sources, stops)
-        collected = _Collected(arriving)
-        for op in sorted(between, key=lambda item: item.index, reverse=True):
-            _differentiate(op, collected, stops)
+        between, reached = walk.operations_between(targets, sources)
+        collected = _Collected(walk, arriving)
+        token = _wanted.set(lambda tensor: walk.tensor(tensor) in reached)
+        try:
+            for op in reversed(between):
+                _differentiate(op, collected, walk)
+        finally:
+            _wanted.reset(token)
         totals = [collected.total(source) for source in sources]
         return [_in_place_of(x, total) for x, total in zip(_as_list(xs), totals, strict=True)]
 
@@ -104,12 +107,36 @@ def gradient_source() -> str:
     return _source.get()
 
 
+def is_wanted(tensor: Tensor) -> bool:
+    """True if the differentiation that is under way can use a gradient of `tensor`, an input of the operation."""
+    return _wanted.get()(tensor)
+
+
+def _common_graph(first: Tensor, items: Iterable[Tensor]) -> Graph:
+    """The graph that all tensors belong to, or the innermost one where functions are being built around each other."""
+    graph = first.graph
+    for item in items:
+        if item.graph.is_inside(graph):
+            graph = item.graph
+        elif not graph.is_inside(item.graph):
+            raise GraphError(
+                f"'{item.name}' belongs to another graph than '{first.name}'",
+                where=item.op.location,
+                expected="gradients within one graph",
+                got="two graphs",
+                hint="build both in one graph, or feed the value through a placeholder",
+            )
+    return graph
+
+
 def _as_list(items: TensorLike | Sequence[TensorLike]) -> Sequence[TensorLike]:
     return items if isinstance(items, (list, tuple)) else [items]
 
 
 def _symbolic(item: TensorLike) -> Tensor:
     """The tensor that stands for `item`; a Variable is differentiated by its handle."""
+    if isinstance(item, Tensor):
+        return item  # as it is: where functions are being built it may belong to a graph around the innermost one
     handle = getattr(item, "handle", None)
     return handle if isinstance(handle, Tensor) else convert_to_tensor(item)
 
@@ -120,19 +147,74 @@ def _in_place_of(x: TensorLike, gradient: Gradient | None) -> Any:
     return gradient if like is None or gradient is None else like(gradient)
 
 
+class _Walk:
+    """The part of a graph that is walked: an operation with an extension is looked at as that extension.
+
+    Gradient rules add extensions while the walk is under way; those that it started with count.
+
+    Attributes:
+      stops: the tensors that are taken as constants.
+    """
+
+    def __init__(self, graph: Graph, stops: Iterable[Tensor]) -> None:
+        self._extensions: Mapping[Operation, Operation] = dict(graph.extensions)
+        self.stops = frozenset(self.tensor(item) for item in stops)
+
+    def tensor(self, tensor: Tensor) -> Tensor:
+        """What stands for a tensor."""
+        op = tensor.op
+        while op in self._extensions:
+            op = self._extensions[op]
+        return tensor if op is tensor.op else op.outputs[tensor.index]
+
+    def operations_between(
+        self, ys: Iterable[Tensor], xs: Iterable[Tensor]
+    ) -> tuple[list[Operation], frozenset[Tensor]]:
+        """The operations on a path from some x to some y, in order, and the tensors that depend on some x.
+
+        Nothing is followed back through a stopped tensor.
+        """
+        ancestors: set[Operation] = set()
+        stack = [self.tensor(y).op for y in ys]
+        while stack:
+            op = stack.pop()
+            if op not in ancestors:
+                ancestors.add(op)
+                stack.extend(tensor.op for tensor in self.inputs(op) if tensor not in self.stops)
+        reached = {self.tensor(x) for x in xs}
+        between: list[Operation] = []
+        for op in self._in_order(ancestors):
+            if any(tensor in reached for tensor in self.inputs(op)):
+                between.append(op)
+                reached.update(output for output in op.outputs if output not in self.stops)
+        return between, frozenset(reached)
+
+    def inputs(self, op: Operation) -> list[Tensor]:
+        """What stands for the inputs of an operation."""
+        return [self.tensor(tensor) for tensor in op.inputs] if self._extensions else list(op.inputs)
+
+    def _in_order(self, operations: set[Operation]) -> list[Operation]:
+        if not self._extensions:
+            return sorted(operations, key=lambda item: item.index)
+        replaced = {op: self.tensor(op.outputs[0]).op for op in self._extensions if op.outputs}
+        return in_order(operations, (), replaced)
+
+
 class _Collected:
     """The gradients that have arrived at each tensor so far. Mutable, used within one call of `gradients`."""
 
-    def __init__(self, arriving: Iterable[tuple[Tensor, Gradient]]) -> None:
+    def __init__(self, walk: _Walk, arriving: Iterable[tuple[Tensor, Gradient]]) -> None:
+        self._walk = walk
         self._parts: dict[Tensor, list[Gradient]] = defaultdict(list)
         for tensor, gradient in arriving:
-            self._parts[tensor].append(gradient)
+            self.add(tensor, gradient)
 
     def add(self, tensor: Tensor, gradient: Gradient) -> None:
-        self._parts[tensor].append(gradient)
+        self._parts[self._walk.tensor(tensor)].append(gradient)
 
     def total(self, tensor: Tensor) -> Gradient | None:
         """The sum of what has arrived; it replaces the parts, so that it is added up once."""
+        tensor = self._walk.tensor(tensor)
         parts = self._parts.get(tensor)
         if not parts:
             return None
@@ -188,27 +270,9 @@ def _initial_gradients(
     return result
 
 
-def _operations_between(ys: Sequence[Tensor], xs: Sequence[Tensor], stops: frozenset[Tensor]) -> set[Operation]:
-    """The operations on a path from some x to some y; nothing is followed back through a stopped tensor."""
-    ancestors: set[Operation] = set()
-    stack = [y.op for y in ys]
-    while stack:
-        op = stack.pop()
-        if op not in ancestors:
-            ancestors.add(op)
-            stack.extend(tensor.op for tensor in op.inputs if tensor not in stops)
-    reached = set(xs)
-    between: set[Operation] = set()
-    for op in sorted(ancestors, key=lambda item: item.index):
-        if any(tensor in reached for tensor in op.inputs):
-            between.add(op)
-            reached.update(output for output in op.outputs if output not in stops)
-    return between
-
-
-def _differentiate(op: Operation, collected: _Collected, stops: frozenset[Tensor]) -> None:
+def _differentiate(op: Operation, collected: _Collected, walk: _Walk) -> None:
     """Add the operations of one gradient rule and hand on what it gives."""
-    arrived = [None if output in stops else collected.total(output) for output in op.outputs]
+    arrived = [None if output in walk.stops else collected.total(output) for output in op.outputs]
     if all(gradient is None for gradient in arrived):
         return
     rule = _rule_of(op)
@@ -251,7 +315,7 @@ def _output_gradient(op: Operation, index: int, gradient: Gradient | None, rule:
     """Zeros where nothing arrived at a differentiable output, so that rules need not ask."""
     if isinstance(gradient, IndexedSlices) and not rule.sparse:
         return gradient.to_dense()
-    if gradient is None and op.outputs[index].dtype.is_differentiable:
+    if gradient is None and not rule.partial and op.outputs[index].dtype.is_differentiable:
         zeros: Tensor = apply_op("ZerosLike", op.outputs[index])
         return zeros
     return gradient
@@ -293,7 +357,9 @@ def explain_gradient(y: TensorLike, x: TensorLike) -> str:
       True
     """
     target, source = _symbolic(y), _symbolic(x)
-    between = _operations_between([target], [source], frozenset())
+    walk = _Walk(target.graph, ())
+    target, source = walk.tensor(target), walk.tensor(source)
+    between = set(walk.operations_between([target], [source])[0])
     if target is not source and target.op not in between:
         return f"'{target.name}' does not depend on '{source.name}': no path of operations connects them"
     blocked = _blocking(target, between)

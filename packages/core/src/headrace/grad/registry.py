@@ -29,23 +29,26 @@ class GradientRule:
       function: the rule, or None if the type has no derivative.
       reason: why there is none.
       sparse: the rule accepts `IndexedSlices` as an output gradient; others get them as dense tensors.
+      partial: the rule accepts None for an output to which no gradient came; others get zeros.
     """
 
     function: GradientFunction | None
     reason: str = ""
     sparse: bool = False
+    partial: bool = False
 
 
 _registry: dict[str, GradientRule] = {}
 _lock = threading.Lock()
 
 
-def register_gradient(op_type: str, *, sparse: bool = False) -> Callable[[Function], Function]:
+def register_gradient(op_type: str, *, sparse: bool = False, partial: bool = False) -> Callable[[Function], Function]:
     """Register the decorated function as the gradient rule of an operation type.
 
     Args:
       op_type: the type, or any new name to be used with `gradient_override`.
       sparse: see `GradientRule`.
+      partial: see `GradientRule`.
     Raises:
       AlreadyExistsError: the name has a rule.
 
@@ -57,7 +60,7 @@ def register_gradient(op_type: str, *, sparse: bool = False) -> Callable[[Functi
     """
 
     def decorate(function: Function) -> Function:
-        _add(op_type, GradientRule(function, sparse=sparse))
+        _add(op_type, GradientRule(function, sparse=sparse, partial=partial))
         return function
 
     return decorate

@@ -133,23 +133,53 @@ class Body(Graph):
         return self._shapes[key]
 
     def _inferred(self, shapes: Sequence[Shape]) -> list[Shape]:
-        scratch = Graph(extend=True, functions=self.functions)
-        tensors: dict[Tensor, Tensor] = {}
-        for index, shape in enumerate(shapes):
-            argument = self.arguments[index]
-            attrs = {**argument.op.attrs, "shape": shape}
-            tensors[argument] = scratch.create_op("_Arg", (), attrs, source=argument.op.source).outputs[0]
-        operations, replaced = needed_operations(self.results, (), tensors)
         try:
-            for op in operations:
-                inputs = [tensors[standing_for(tensor, replaced)] for tensor in op.inputs]
-                copy = scratch.create_op(
-                    op.type, inputs, op.attrs, name=f"{op.name}/", source=op.source, op_def=op.op_def, like=op
-                )
-                tensors.update(zip(op.outputs, copy.outputs, strict=True))
+            _, tensors = self.copy("", self.results, shapes=shapes)
         except HeadraceError:
             return [result.shape for result in self.results]
-        return [tensors[standing_for(result, replaced)].shape for result in self.results]
+        return [tensors[result].shape for result in self.results]
+
+    def copy(
+        self, name: str, results: Sequence[Tensor], *, shapes: Sequence[Shape] | None = None
+    ) -> tuple[Body, dict[Tensor, Tensor]]:
+        """A function of the same arguments that computes `results` and has the same effects, open to be added to.
+
+        Args:
+          name: its name.
+          results: tensors of this function.
+          shapes: the static shapes of its arguments, those of this one by default.
+        Returns:
+          The new function, which has these results, and for each tensor of this function what stands for it there.
+        """
+        body = Body(name, functions=self.functions)
+        body.effect_order = None  # the edges are there already
+        body.gradient_rules = self.gradient_rules
+        tensors: dict[Tensor, Tensor] = {}
+        for index, argument in sorted(self.arguments.items()):
+            attrs = argument.op.attrs if shapes is None else {**argument.op.attrs, "shape": shapes[index]}
+            made = body.create_op("_Arg", (), attrs, name=f"{argument.op.name}/", source=argument.op.source)
+            tensors[argument] = body.arguments[index] = made.outputs[0]
+        effects = [op for op in self.operations if op.has_effect]
+        operations, replaced = needed_operations(results, effects, tensors)
+        copies: dict[Operation, Operation] = {}
+        for op in operations:
+            copies[op] = body.create_op(
+                op.type,
+                [tensors[standing_for(tensor, replaced)] for tensor in op.inputs],
+                op.attrs,
+                name=f"{op.name}/",
+                control_inputs=[copies[replaced.get(item, item)] for item in op.control_inputs],
+                device=op.device,
+                colocation=op.colocation,
+                source=op.source,
+                op_def=op.op_def,
+                like=op,
+            )
+            tensors.update(zip(op.outputs, copies[op].outputs, strict=True))
+        for old, extension in replaced.items():
+            tensors.update((tensor, tensors[extension.outputs[tensor.index]]) for tensor in old.outputs)
+        body.results = tuple(tensors[result] for result in results)
+        return body, tensors
 
     def own(self, tensor: Tensor) -> Tensor:
         """The tensor that stands for `tensor` here: itself, or an argument if it belongs to a graph around this one.
@@ -167,7 +197,8 @@ class Body(Graph):
             return self._copy_of_constant(tensor)
         passed = self.outer.own(tensor)
         index = self.captures.number_of(passed)
-        return self.arguments.get(index) or self.add_argument(index, passed.spec, like=passed)
+        found = self.arguments.get(index)
+        return self.add_argument(index, passed.spec, like=passed) if found is None else found
 
     def is_inside(self, graph: Graph) -> bool:
         """True if `graph` is this one or one around it."""

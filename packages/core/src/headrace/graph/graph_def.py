@@ -34,7 +34,7 @@ from headrace.graph.proto.node_pb2 import NodeDef
 from headrace.graph.proto.op_def_pb2 import OpDef as OpDefProto
 from headrace.graph.reference_variables import Reference
 from headrace.graph.source import SourceLine
-from headrace.types import Array, as_dtype
+from headrace.types import Array
 
 __all__ = ["export_graph_def", "from_graph_def", "import_graph_def", "to_graph_def"]
 

@@ -1,0 +1,66 @@
+"""NumPy kernels of the operations that call functions: the body of each is a compiled segment of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from headrace.interfaces import OpContext
+from headrace.kernels.registry import register_kernel
+from headrace.types import Array
+
+__all__ = ["is_true"]
+
+
+def is_true(value: Any) -> bool:
+    """What a predicate says: a scalar unless it is zero or empty text, another tensor if it has elements."""
+    array = np.asarray(value)
+    return bool(array.size) if array.ndim else bool(array[()])
+
+
+@register_kernel("If", aliases=[1])
+@register_kernel("StatelessIf", aliases=[1])
+def _if(op: OpContext, predicate: Array, inputs: Sequence[Any]) -> Sequence[Any]:
+    branch = op.attr("then_branch" if is_true(predicate) else "else_branch")
+    return op.functions.compiled(branch.name, inputs)(inputs)
+
+
+@register_kernel("Case", aliases=[1])
+@register_kernel("StatelessCase", aliases=[1])
+def _case(op: OpContext, branch_index: Array, inputs: Sequence[Any]) -> Sequence[Any]:
+    branches, number = op.attr("branches"), int(branch_index)
+    branch = branches[number if 0 <= number < len(branches) else -1]
+    return op.functions.compiled(branch.name, inputs)(inputs)
+
+
+@register_kernel("PartitionedCall", aliases=[0])
+@register_kernel("StatefulPartitionedCall", aliases=[0])
+def _call(op: OpContext, inputs: Sequence[Any]) -> Sequence[Any]:
+    return op.functions.compiled(op.attr("f").name, inputs)(inputs)
+
+
+@register_kernel("While", aliases=[0])
+@register_kernel("StatelessWhile", aliases=[0])
+def _while(op: OpContext, inputs: Sequence[Any]) -> Sequence[Any]:
+    functions, check = op.functions, op.step.check
+    condition_name, body_name = op.attr("cond").name, op.attr("body").name
+    values = inputs
+    shapes: list[Any] | None = None
+    iteration = 0
+    try:
+        while True:
+            now = [getattr(value, "shape", None) for value in values]
+            if now != shapes:  # most loops keep their shapes, and asking for a compiled body costs a microsecond
+                condition = functions.compiled(condition_name, values)
+                body = functions.compiled(body_name, values)
+                shapes = now
+            check()
+            if not is_true(condition(values)[0]):
+                return values
+            values = body(values)
+            iteration += 1
+    except Exception as error:
+        error.add_note(f"in iteration {iteration} of {op.type} '{op.name}'")
+        raise
