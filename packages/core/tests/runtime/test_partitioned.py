@@ -26,7 +26,7 @@ def _fail_shape(op: hr.InferenceContext) -> list[hr.Shape]:
 
 
 @hr.register_kernel("TestPlanFail")
-def _fail(op: hr.OpContext, x: np.ndarray) -> np.ndarray:
+def _fail(op: hr.interfaces.OpContext, x: np.ndarray) -> np.ndarray:
     raise ValueError("broken on purpose")
 
 

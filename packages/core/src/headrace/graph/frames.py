@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from headrace.graph.graph import Graph
 
 __all__ = [
+    "MAY_BE_DEAD",
+    "PASSES_DEAD",
     "TOKEN_TYPES",
     "Frame",
     "Frames",
@@ -32,9 +34,16 @@ TOKEN_TYPES = frozenset({"Switch", "Merge", "Enter", "Exit", "NextIteration", "L
 """The types that live on tokens: the executor runs them, not a backend."""
 
 
+MAY_BE_DEAD = "_may_be_dead"
+"""The annotation of a `_Recv` whose value may be dead."""
+
+PASSES_DEAD = "_passes_dead"
+"""The annotation of a `_Send` whose value may be dead: it runs all the same."""
+
+
 def has_tokens(graph: Graph) -> bool:
-    """True if values of the graph may be dead: without a branch or loop of primitives, none ever is."""
-    return any(op.type in ("Switch", "Enter") for op in graph.operations)
+    """True if values of the graph may be dead: there is a branch or loop, here or on a device that sends something."""
+    return any(op.type in ("Switch", "Enter") or MAY_BE_DEAD in op.attrs for op in graph.operations)
 
 
 def back_edge(op: Operation) -> Tensor | None:

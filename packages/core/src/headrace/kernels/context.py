@@ -14,7 +14,17 @@ from headrace.graph.operation import Operation
 from headrace.interfaces import Compiled, Functions, Rendezvous, Resources, StepControl, VariableStorage
 from headrace.types import DType, Shape, TensorSpec
 
-__all__ = ["NO_FUNCTIONS", "NO_RESOURCES", "KernelContext", "context_of", "current_step", "group_inputs", "inside_step"]
+__all__ = [
+    "NO_FUNCTIONS",
+    "NO_RESOURCES",
+    "KernelContext",
+    "context_of",
+    "current_iteration",
+    "current_step",
+    "group_inputs",
+    "inside_iteration",
+    "inside_step",
+]
 
 
 class _Unbounded:
@@ -41,6 +51,27 @@ class _Unbounded:
 
 
 _running: ContextVar[StepControl] = ContextVar("headrace_step", default=_Unbounded())  # noqa: B039  # it has no state
+
+
+OUTSIDE_LOOPS = "0:0"
+"""The iteration of what happens outside any loop."""
+
+_iteration: ContextVar[str] = ContextVar("headrace_iteration", default=OUTSIDE_LOOPS)
+
+
+def current_iteration() -> str:
+    """In which iteration of which loop of primitives the calling thread works: `frame:number`, after those around."""
+    return _iteration.get()
+
+
+@contextmanager
+def inside_iteration(place: str) -> Iterator[None]:
+    """Let the kernels that are called inside, in this thread, know their iteration."""
+    token = _iteration.set(place)
+    try:
+        yield
+    finally:
+        _iteration.reset(token)
 
 
 def current_step() -> StepControl:

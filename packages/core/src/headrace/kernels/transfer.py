@@ -6,17 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.errors import InvalidArgumentError
-from headrace.interfaces import OpContext
+from headrace.interfaces import DEAD, OpContext
+from headrace.kernels.context import OUTSIDE_LOOPS, current_iteration
 from headrace.kernels.registry import register_kernel
-from headrace.types import Array
 
-__all__ = ["ROOT_FRAME", "check_key", "transfer_key"]
-
-ROOT_FRAME = "0:0"
-"""Frame and iteration of what happens outside any loop."""
+__all__ = ["check_key", "transfer_key"]
 
 
-def transfer_key(attrs: Mapping[str, Any], frame_iteration: str = ROOT_FRAME) -> str:
+def transfer_key(attrs: Mapping[str, Any], frame_iteration: str = OUTSIDE_LOOPS) -> str:
     """The key under which the two ends of a transfer meet (see `interfaces.Rendezvous`).
 
     Args:
@@ -48,20 +45,22 @@ def check_key(key: str) -> str:
 
 @register_kernel("_Send")
 @register_kernel("_HostSend")
-def _send(op: OpContext, value: Array) -> None:
-    op.step.rendezvous.send(_key(op), value.copy(), False)  # its buffer in the arena is written again in this step
+def _send(op: OpContext, value: Any) -> None:
+    if value is DEAD:
+        op.step.rendezvous.send(_key(op), None, True)
+    else:
+        op.step.rendezvous.send(_key(op), value.copy(), False)  # its buffer in the arena is written again in this step
 
 
 @register_kernel("_Recv")
 @register_kernel("_HostRecv")
-def _recv(op: OpContext) -> Array:
-    value, _ = op.step.rendezvous.recv(_key(op), op.step)
-    received: Array = value
-    return received
+def _recv(op: OpContext) -> Any:
+    value, is_dead = op.step.rendezvous.recv(_key(op), op.step)
+    return DEAD if is_dead else value
 
 
 def _key(op: OpContext) -> str:
-    return transfer_key({name: op.attr(name) for name in _KEY_ATTRS})
+    return transfer_key({name: op.attr(name) for name in _KEY_ATTRS}, current_iteration())
 
 
 _KEY_ATTRS = ("send_device", "send_device_incarnation", "recv_device", "tensor_name")

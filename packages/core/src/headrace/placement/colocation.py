@@ -1,8 +1,11 @@
 """Colocation groups: operations that must share a device, and why.
 
 Whoever takes a handle lives with the operation that makes it (implicit), and whoever was made inside `colocate_with`
-lives with what was named there (explicit). Groups are found by union-find over names, since an operation may be named
-that this step does not need; the edges are kept as well, so that an error can tell how two operations came together.
+lives with what was named there (explicit). The head of a loop lives with what brings its variable in and back, since
+one of these brings something in the first iteration only and the other in later ones only.
+
+Groups are found by union-find over names, since an operation may be named that this step does not need; the edges are
+kept as well, so that an error can tell how two operations came together.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
+from headrace.graph.frames import back_edge
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, origin
 
@@ -66,6 +70,11 @@ def colocation_groups(graph: Graph) -> list[ColocationGroup]:
             if tensor.dtype.kind in _HANDLES:
                 maker = origin(tensor).name
                 union.bind(op.name, tensor.op.name, f"takes the handle of '{maker}'", f"gives '{op.name}' the handle")
+        if back_edge(op) is not None:
+            for tensor in op.inputs:
+                union.bind(
+                    op.name, tensor.op.name, f"is the head of the loop of '{tensor.op.name}'", "goes to its head"
+                )
         for name in op.colocation:
             union.bind(op.name, name, f"is colocated with '{name}'", f"is what '{op.name}' is colocated with")
     present = {op.name: op for op in graph.operations}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from headrace.graph.frames import TOKEN_TYPES
 from headrace.graph.operation import Operation, Tensor
 from headrace.placement.device import Device
 
@@ -40,7 +41,7 @@ def tensor_bytes(tensor: Tensor) -> int:
 
 def compute_seconds(op: Operation, device: Device) -> float:
     """What one run of an operation takes on a device."""
-    if op.type in _FREE:
+    if op.type in _FREE or op.type in TOKEN_TYPES:
         return 0.0
     return device.launch_seconds + _operations(op) / device.flops
 

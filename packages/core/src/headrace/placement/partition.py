@@ -5,25 +5,29 @@ the `_Recv` before its first reader. A control edge that crosses becomes the tra
 output of the same operation goes that way already. Arguments, and constants too small to be worth a message, are copied
 to where they are read.
 
+A device that receives something inside a loop runs a control loop of its own (see `placement.crossing`).
+
 Each part lists its operations in the order of the whole graph. So even where every part runs them one by one there is
 always one that can go on: the earliest operation that has not run yet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from headrace.graph.frames import MAY_BE_DEAD, PASSES_DEAD, Frame, forward_inputs
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
-from headrace.passes.rewrite import copy_op
-from headrace.placement.cost import is_copied
+from headrace.passes.rewrite import close_loops, copy_op
+from headrace.placement.crossing import find_crossings
 from headrace.placement.device import Device
 from headrace.types import Shape, float32
 
 __all__ = ["Partition", "partition"]
+
 
 @dataclass(frozen=True, slots=True)
 class Partition:
@@ -56,7 +60,15 @@ def partition(graph: Graph, devices: Mapping[Operation, Device]) -> list[Partiti
 
 @dataclass
 class _Part:
-    """One partition in progress. Mutable."""
+    """One partition in progress. Mutable.
+
+    Attributes:
+      device: the device.
+      graph: its graph so far.
+      arguments, results: see `Partition`.
+      tensors, operations: what stands here for tensors and operations of the whole graph.
+      pivots: for each loop that the device takes part in what is alive in each of its iterations.
+    """
 
     device: Device
     graph: Graph
@@ -64,6 +76,15 @@ class _Part:
     results: list[int] = field(default_factory=list)
     tensors: dict[Tensor, Tensor] = field(default_factory=dict)
     operations: dict[Operation, Operation] = field(default_factory=dict)
+    pivots: dict[Frame, Tensor] = field(default_factory=dict)
+
+    def add(
+        self, op_type: str, inputs: Sequence[Tensor], attrs: Mapping[str, object], like: Operation, name: str
+    ) -> Operation:
+        """Add an operation that serves `like`."""
+        return self.graph.create_op(
+            op_type, inputs, attrs, name=f"{like.name}/{name}", device=str(self.device), source=like.source
+        )
 
 
 class _Partitioner:
@@ -73,16 +94,20 @@ class _Partitioner:
         self._graph = graph
         self._devices = devices
         self._parts: dict[Device, _Part] = {}
-        self._readers = _remote_readers(graph, devices)
+        self._crossings = find_crossings(graph, devices)
 
     def run(self) -> list[Partition]:
         for op in self._graph.operations:
-            if is_copied(op):
+            if op in self._crossings.copied:
                 continue  # it comes to each device with its first reader there
             part = self._part(self._devices[op])
             self._add(op, part)
-            for name, target, tensor in self._outgoing(op):
-                self._send(op, part, name, target, tensor)
+            for device, tensor in self._crossings.outgoing(op):
+                self._send(op, part, device, tensor)
+        for part in self._parts.values():
+            for frame in list(part.pivots):
+                self._close_control_loop(frame, part)
+            close_loops(part.operations, part.tensors)
         return [
             Partition(part.device, part.graph, tuple(part.arguments), tuple(part.results))
             for part in self._parts.values()
@@ -92,57 +117,41 @@ class _Partitioner:
         part = self._parts.get(device)
         if part is None:
             graph = Graph(seed=self._graph.seed, extend=True, functions=self._graph.functions)
-            graph.functions = self._graph.functions
             part = self._parts[device] = _Part(device, graph)
         return part
 
     def _add(self, op: Operation, part: _Part) -> None:
-        inputs = [self._tensor(tensor, part) for tensor in op.inputs]
+        inputs = [self._tensor(tensor, part) for tensor in forward_inputs(op)]
         controls = [item for source in op.control_inputs for item in self._control(source, part)]
-        attrs = self._renumbered(op, part)
-        copied = copy_op(op, inputs, part.graph, controls, attrs)
+        copied = copy_op(op, inputs, part.graph, controls, _renumbered(op, part))
         copied.device = str(part.device)
         part.operations[op] = copied
         part.tensors.update(zip(op.outputs, copied.outputs, strict=True))
-
-    def _renumbered(self, op: Operation, part: _Part) -> Mapping[str, object]:
-        if op.type not in ("_Arg", "_Retval"):
-            return op.attrs
-        numbers = part.arguments if op.type == "_Arg" else part.results
-        numbers.append(op.attrs["index"])
-        return {**op.attrs, "index": len(numbers) - 1}
 
     def _tensor(self, tensor: Tensor, part: _Part) -> Tensor:
         """A tensor of the whole graph, as the part has it."""
         found = part.tensors.get(tensor)
         if found is not None:
             return found
-        if is_copied(tensor.op):
+        if tensor.op in self._crossings.copied:
             self._add(tensor.op, part)
             return part.tensors[tensor]
-        return self._receive(tensor.op, part, tensor.name, tensor)
+        part.tensors[tensor] = received = self._receive(tensor.op, part, tensor)
+        return received
 
     def _control(self, source: Operation, part: _Part) -> list[Operation]:
         """What an operation of the part must wait for so that it runs after `source`."""
         if source in part.operations:
             return [part.operations[source]]
-        if is_copied(source):
+        if source in self._crossings.copied:
             return []
-        arriving = [output for output in source.outputs if part.device in self._readers.get(source, {}).get(output, ())]
-        if arriving:
-            return [self._tensor(arriving[0], part).op]
-        part.operations[source] = self._receive(source, part, f"^{source.name}", None).op
-        return [part.operations[source]]
+        arriving = self._crossings.arriving(source, part.device)
+        if arriving is not None:
+            return [self._tensor(arriving, part).op]
+        part.operations[source] = received = self._receive(source, part, None).op
+        return [received]
 
-    def _outgoing(self, op: Operation) -> Iterator[tuple[str, Device, Tensor | None]]:
-        """What goes from an operation to other devices: tensors, and word that it has run."""
-        readers = self._readers.get(op, {})
-        for output in op.outputs:
-            yield from ((output.name, device, output) for device in readers.get(output, ()))
-        told = {device for output in op.outputs for device in readers.get(output, ())}
-        yield from ((f"^{op.name}", device, None) for device in readers.get(None, ()) if device not in told)
-
-    def _send(self, op: Operation, part: _Part, name: str, target: Device, tensor: Tensor | None) -> None:
+    def _send(self, op: Operation, part: _Part, target: Device, tensor: Tensor | None) -> None:
         if tensor is None:
             word = {"value": np.zeros(0, np.float32), "dtype": float32}
             sent = part.graph.create_op(
@@ -156,48 +165,67 @@ class _Partitioner:
             ).outputs[0]
         else:
             sent = part.tensors[tensor]
-        part.graph.create_op(
-            "_Send",
-            [sent],
-            {**_transfer_attrs(name, part.device, target), "T": sent.dtype},
-            name=f"{op.name}/send",
+        attrs = {**_transfer_attrs(op, tensor, part.device, target), "T": sent.dtype}
+        if op in self._crossings.mortal:
+            attrs[PASSES_DEAD] = True
+        part.add("_Send", [sent], attrs, op, "send")
+
+    def _receive(self, source: Operation, part: _Part, tensor: Tensor | None) -> Tensor:
+        dtype, shape = (float32, Shape([0])) if tensor is None else (tensor.dtype, tensor.shape)
+        attrs = _transfer_attrs(source, tensor, self._devices[source], part.device)
+        attrs |= {"tensor_type": dtype, "_shape": shape}
+        if source in self._crossings.mortal:
+            attrs[MAY_BE_DEAD] = True
+        frame = self._crossings.frames.after(source)
+        controls = [self._pivot(frame, part).op] if frame.parent is not None else []
+        return part.graph.create_op(
+            "_Recv",
+            (),
+            attrs,
+            name=f"{source.name}/recv",
+            control_inputs=controls,
             device=str(part.device),
-            source=op.source,
-        )
-
-    def _receive(self, source: Operation, part: _Part, name: str, tensor: Tensor | None) -> Tensor:
-        sender = self._devices[source]
-        spec = (float32, Shape([0])) if tensor is None else (tensor.dtype, tensor.shape)
-        attrs = {**_transfer_attrs(name, sender, part.device), "tensor_type": spec[0], "_shape": spec[1]}
-        received = part.graph.create_op(
-            "_Recv", (), attrs, name=f"{source.name}/recv", device=str(part.device), source=source.source
+            source=source.source,
         ).outputs[0]
-        if tensor is not None:
-            part.tensors[tensor] = received
-        return received
+
+    def _pivot(self, frame: Frame, part: _Part) -> Tensor:
+        """What is alive in every iteration of a loop on a device: the head of a control loop, made on first use."""
+        found = part.pivots.get(frame)
+        if found is None:
+            decision = self._crossings.decisions[frame]
+            if frame.parent is None or frame.parent.parent is None:
+                word = {"value": np.zeros(0, np.float32), "dtype": float32}
+                start = part.add("Const", (), word, decision, "control_loop/start").outputs[0]
+            else:
+                start = self._pivot(frame.parent, part)
+            attrs = {"T": float32, "frame_name": frame.name, "parallel_iterations": frame.parallel_iterations}
+            enter = part.add("Enter", [start], attrs, decision, "control_loop/enter").outputs
+            merge = part.add("Merge", enter, {"T": float32, "N": 1}, decision, "control_loop/head")
+            found = part.pivots[frame] = merge.outputs[0]
+        return found
+
+    def _close_control_loop(self, frame: Frame, part: _Part) -> None:
+        decision = self._crossings.decisions[frame]
+        goes_on = self._tensor(decision.outputs[0], part)
+        head = part.pivots[frame]
+        switch = part.add("Switch", [head, goes_on], {"T": float32}, decision, "control_loop/switch")
+        following = part.add("NextIteration", [switch.outputs[1]], {"T": float32}, decision, "control_loop/next")
+        part.graph.close_loop(head.op, following.outputs[0])
 
 
-def _transfer_attrs(name: str, source: Device, target: Device) -> dict[str, object]:
+def _renumbered(op: Operation, part: _Part) -> Mapping[str, object]:
+    """The attributes of an operation in a part, where arguments and results are numbered anew."""
+    if op.type not in ("_Arg", "_Retval"):
+        return op.attrs
+    numbers = part.arguments if op.type == "_Arg" else part.results
+    numbers.append(op.attrs["index"])
+    return {**op.attrs, "index": len(numbers) - 1}
+
+
+def _transfer_attrs(op: Operation, tensor: Tensor | None, source: Device, target: Device) -> dict[str, object]:
     return {
-        "tensor_name": name,
+        "tensor_name": f"^{op.name}" if tensor is None else tensor.name,
         "send_device": str(source),
         "send_device_incarnation": source.incarnation,
         "recv_device": str(target),
     }
-
-
-Readers = dict[Tensor | None, dict[Device, None]]
-
-
-def _remote_readers(graph: Graph, devices: Mapping[Operation, Device]) -> dict[Operation, Readers]:
-    """For each operation that other devices read, which devices read which output; None stands for control edges."""
-    readers: dict[Operation, Readers] = {}
-    for op in graph.operations:
-        edges: Sequence[tuple[Operation, Tensor | None]] = [
-            *((tensor.op, tensor) for tensor in op.inputs),
-            *((source, None) for source in op.control_inputs),
-        ]
-        for source, output in edges:
-            if devices[source] != devices[op]:
-                readers.setdefault(source, {}).setdefault(output, {})[devices[op]] = None
-    return readers

@@ -1,15 +1,16 @@
 """Deadness: on what it depends whether an operation runs, where branches and loops are made of tokens.
 
 The answer for one operation is a set of conditions that all have to hold: that a Switch went one way, that a loop came
-to another iteration, that a Merge got something alive. Operations with equal sets live and die together, so they can
-share a segment. Two sets that differ may still mean the same; then there are more segments than need be.
+to another iteration, that a Merge got something alive, that what another device sent is alive. Operations with equal
+sets live and die together, so they can share a segment. Two sets that differ may still mean the same; then there are
+more segments than need be.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 
-from headrace.graph.frames import Frame, Frames, back_edge, forward_inputs
+from headrace.graph.frames import MAY_BE_DEAD, Frame, Frames, back_edge, forward_inputs
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 
@@ -63,7 +64,8 @@ def _conditions(graph: Graph, frames: Frames, irregular: set[Frame]) -> dict[Ope
         else:
             sources = [_of_tensor(tensor, result) for tensor in forward_inputs(op)]
             sources += [result[item] for item in op.control_inputs]
-            result[op] = frozenset().union(*sources)
+            own = {("received", op)} if MAY_BE_DEAD in op.attrs else frozenset()
+            result[op] = frozenset(own).union(*sources)
     return result
 
 

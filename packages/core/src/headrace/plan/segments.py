@@ -18,7 +18,16 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from headrace.graph.frames import TOKEN_TYPES, Frame, Frames, back_edge, forward_inputs, has_tokens, is_anywhere
+from headrace.graph.frames import (
+    PASSES_DEAD,
+    TOKEN_TYPES,
+    Frame,
+    Frames,
+    back_edge,
+    forward_inputs,
+    has_tokens,
+    is_anywhere,
+)
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 from headrace.passes.rewrite import copy_op
@@ -239,7 +248,7 @@ class _Cutting:
             node.is_constant = first.attrs["is_constant"]
         if kind is Kind.RESULT:
             node.number = first.attrs["index"]
-        node.passes_dead = first.op_def.passes_dead
+        node.passes_dead = _passes_dead(first)
         self._nodes.append(node)
         self._node_of.update((op, node) for op in operations)
 
@@ -312,7 +321,11 @@ def _is_known(op: Operation, kind: Kind) -> bool:
 
 
 def _stands_alone(op: Operation) -> bool:
-    return op.type in TOKEN_TYPES or op.type == "_Retval" or op.blocks or op.op_def.passes_dead
+    return op.type in TOKEN_TYPES or op.type == "_Retval" or op.blocks or _passes_dead(op)
+
+
+def _passes_dead(op: Operation) -> bool:
+    return op.op_def.passes_dead or PASSES_DEAD in op.attrs
 
 
 def _kind(op: Operation) -> Kind:
@@ -320,4 +333,4 @@ def _kind(op: Operation) -> Kind:
         return Kind.MERGE if forward_inputs(op) == op.inputs else Kind.LOOP_HEAD
     if op.type in _KINDS:
         return _KINDS[op.type]
-    return Kind.WAIT if op.blocks or op.op_def.passes_dead else Kind.SEGMENT
+    return Kind.WAIT if op.blocks or _passes_dead(op) else Kind.SEGMENT

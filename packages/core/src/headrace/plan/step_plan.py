@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.config import Config
 from headrace.errors import HeadraceError
-from headrace.graph.frames import TOKEN_TYPES, has_tokens
+from headrace.graph.frames import MAY_BE_DEAD, TOKEN_TYPES, has_tokens
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation
 from headrace.interfaces import Backend, Compiled, Functions, OpHook, Resources
@@ -71,7 +71,7 @@ def compile_step(graph: Graph, backend: Backend, resources: Resources, config: C
     for node in steps.nodes:
         if node.graph is None:
             compiled.append(None)
-        elif node.passes_dead:
+        elif node.passes_dead or MAY_BE_DEAD in node.operations[0].attrs:
             compiled.append(_Single(node.operations[0], resources, functions))
         else:
             compiled.append(backend.compile(node.graph, resources, functions))

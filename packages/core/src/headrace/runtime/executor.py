@@ -20,7 +20,7 @@ import numpy as np
 from headrace.errors import AbortedError, InternalError, InvalidArgumentError
 from headrace.graph.operation import Operation
 from headrace.interfaces import DEAD, OpHook
-from headrace.kernels.context import current_step, inside_step
+from headrace.kernels.context import current_step, inside_iteration, inside_step
 from headrace.plan.plan import Plan
 from headrace.plan.step_graph import Kind
 from headrace.plan.step_plan import StepPlan
@@ -180,7 +180,11 @@ class _Run:
             outputs: Sequence[Any] = ()
             if function is not None:
                 started = clock()
-                if watched:
+                if activation.node.kind is Kind.WAIT and activation.node.frame.parent is not None:
+                    hook = self._hook_of(activation)
+                    with inside_iteration(activation.place):  # what goes to other devices is told apart by it
+                        outputs = function.run_with_hook(activation.inputs, hook)
+                elif watched:
                     outputs = function.run_with_hook(activation.inputs, self._hook_of(activation))
                 else:
                     outputs = function(activation.inputs)
