@@ -4,6 +4,7 @@ from headrace import data, errors, interfaces, layers, loops
 from headrace import grad as _grad  # noqa: F401  # registers the gradient rules
 from headrace import kernels as _kernels  # noqa: F401  # registers the NumPy kernels
 from headrace.config import Config, config
+from headrace.coordination.accumulator import ConditionalAccumulator, SparseConditionalAccumulator
 from headrace.coordination.coordinator import Coordinator
 from headrace.coordination.queue import FIFOQueue, PaddingFIFOQueue, PriorityQueue, RandomShuffleQueue
 from headrace.coordination.queue_runner import QueueRunner
@@ -245,6 +246,7 @@ from headrace.variable import Variable
 
 __all__ = [
     "Callback",
+    "ConditionalAccumulator",
     "Config",
     "Coordinator",
     "DType",
@@ -264,6 +266,7 @@ __all__ = [
     "Session",
     "Shape",
     "Signature",
+    "SparseConditionalAccumulator",
     "SparseTensor",
     "StepRecord",
     "Tensor",

@@ -1,6 +1,7 @@
 """The reverse walk, and the gradient rules by family; importing this package registers all of them."""
 
 from headrace.grad import (  # noqa: F401
+    accumulators,
     activations,
     alignment,
     array,

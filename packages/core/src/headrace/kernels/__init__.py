@@ -1,6 +1,7 @@
 """The NumPy kernels by family, the definition of every operation; importing this package registers all of them."""
 
 from headrace.kernels import (  # noqa: F401
+    accumulators,
     activations,
     alignment,
     array,

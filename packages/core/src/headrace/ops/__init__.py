@@ -1,6 +1,7 @@
 """Operations by family: OpDef, shape function and user function; importing this package registers all of them."""
 
 from headrace.ops import (  # noqa: F401
+    accumulators,
     activations,
     alignment,
     array,
