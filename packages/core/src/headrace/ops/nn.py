@@ -30,6 +30,7 @@ from headrace.ops.losses import (
 from headrace.ops.normalization import batch_norm, l2_normalize, layer_norm, local_response_normalization, moments
 from headrace.ops.pooling import avg_pool2d, max_pool2d, max_pool2d_with_argmax
 from headrace.ops.random import dropout_mask
+from headrace.ops.rnn import rnn
 from headrace.ops.volume import conv3d
 from headrace.ops.window import DATA_FORMAT
 from headrace.types import Shape
@@ -64,6 +65,7 @@ __all__ = [
     "nce_loss",
     "relu",
     "relu6",
+    "rnn",
     "sampled_softmax_loss",
     "selu",
     "sigmoid_cross_entropy",
