@@ -98,21 +98,23 @@ class Frames:
 
     Args:
       graph: any graph; forward edges lead to later operations.
+      operations: the part of it to look at; what that reads from elsewhere is outside all loops.
     Attributes:
       root: the outside of all loops.
     Raises:
       GraphError: a loop is not well formed; the text names the edge.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, operations: Sequence[Operation] | None = None) -> None:
+        operations = graph.operations if operations is None else operations
         self.root = Frame()
         self._frames: dict[Operation, Frame] = {}
         self._children: dict[tuple[Frame, str], Frame] = {}
-        for op in graph.operations:
+        for op in operations:
             self._frames[op] = self._frame_of(op)
             if op.type == "Enter":
                 self._open(op)
-        for op in graph.operations:
+        for op in operations:
             self._check_loop(op)
 
     def __getitem__(self, op: Operation) -> Frame:
@@ -125,8 +127,8 @@ class Frames:
 
     def after(self, op: Operation) -> Frame:
         """The frame of what reads `op`."""
-        frame = self._frames[op]
-        if op.type == "Enter":
+        frame = self._frames.get(op, self.root)
+        if op.type == "Enter" and op in self._frames:
             return self._children[frame, op.attrs["frame_name"]]
         return frame.parent if op.type == "Exit" and frame.parent is not None else frame
 

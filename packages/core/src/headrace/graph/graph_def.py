@@ -15,12 +15,21 @@ from pathlib import Path
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError, Message
 
-from headrace.errors import DataLossError, GraphError, HeadraceError, InvalidArgumentError, NotFoundError, known_names
+from headrace.errors import (
+    DataLossError,
+    GraphError,
+    HeadraceError,
+    InvalidArgumentError,
+    NotFoundError,
+    ShapeError,
+    known_names,
+)
 from headrace.graph import reference_variables
 from headrace.graph.attr import AttrSpec, AttrValue
 from headrace.graph.attr_proto import decode_attr, decode_unknown, serialized
 from headrace.graph.constants import read_constants, write_constants
 from headrace.graph.extensions import latest
+from headrace.graph.frames import Frames
 from headrace.graph.function_def import encode_function, function_as_graph
 from headrace.graph.function_library import FunctionLibrary
 from headrace.graph.functions import Body
@@ -34,7 +43,7 @@ from headrace.graph.proto.node_pb2 import NodeDef
 from headrace.graph.proto.op_def_pb2 import OpDef as OpDefProto
 from headrace.graph.reference_variables import Reference
 from headrace.graph.source import SourceLine
-from headrace.types import Array
+from headrace.types import Array, Shape
 
 __all__ = ["export_graph_def", "from_graph_def", "import_graph_def", "to_graph_def"]
 
@@ -156,16 +165,27 @@ def import_graph_def(
     """
     proto, constants, label = _load(source)
     target = Graph() if graph is None else graph
-    with target.all_or_nothing():
-        _Import(
-            target,
-            f"{name}/" if name else "",
-            constants,
-            SourceLine(label, 0),
-            dict(input_map or {}),
-            _signatures(proto),
-        ).run(proto)
-    return target
+    heads = frozenset(_loop_heads(proto))
+    changing: frozenset[str] = frozenset()
+    while True:
+        try:
+            with target.all_or_nothing():
+                _Import(
+                    target,
+                    f"{name}/" if name else "",
+                    constants,
+                    SourceLine(label, 0),
+                    dict(input_map or {}),
+                    _signatures(proto),
+                    changing,
+                ).run(proto)
+            return target
+        except _ShapesChange as found:
+            changing |= found.heads
+        except ShapeError:
+            if changing == heads:
+                raise
+            changing = heads
 
 
 def from_graph_def(proto: Message) -> Graph:
@@ -221,9 +241,25 @@ def _parse(content: bytes, label: str) -> GraphDef:
     return proto
 
 
+class _ShapesChange(Exception):
+    """Loop variables do not keep the shapes that they start with: the graph is read anew, with these left open.
+
+    Attributes:
+      heads: the names of the operations at the heads of the loops.
+    """
+
+    def __init__(self, heads: frozenset[str]) -> None:
+        super().__init__()
+        self.heads = heads
+
+
 @dataclass
 class _Import:
-    """One import in progress. Mutable, used once."""
+    """One import in progress. Mutable, used once.
+
+    Attributes:
+      changing: the heads of loops of which it is known that their variable changes its shape.
+    """
 
     graph: Graph
     prefix: str
@@ -231,10 +267,14 @@ class _Import:
     source: SourceLine
     input_map: dict[str, Tensor]
     signatures: Mapping[str, OpDefProto] = field(default_factory=dict)
+    changing: frozenset[str] = frozenset()
     tensors: dict[str, Tensor | Reference] = field(default_factory=dict)
     operations: dict[str, Operation] = field(default_factory=dict)
+    heads: frozenset[str] = frozenset()
 
     def run(self, proto: GraphDef) -> None:
+        """Add the whole file."""
+        self.heads = frozenset(_loop_heads(proto))
         _add_functions(self.graph.functions, proto.library, self.source)
         producer, min_consumer = self.graph.versions
         self.graph.versions = (
@@ -258,10 +298,31 @@ class _Import:
             except HeadraceError as error:
                 error.add_note(f"while importing {node.op} '{node.name}' from {self.source.filename}")
                 raise
+        self._close_loops(_loop_heads(proto))
+
+    def _close_loops(self, heads: Mapping[str, str]) -> None:
+        """Add the edges that lead backward.
+
+        Raises:
+          _ShapesChange: a loop variable does not keep its shape.
+        """
+        changing: set[str] = set()
+        for name, edge in heads.items():
+            head, back = self.operations[name], self._value(edge if ":" in edge else f"{edge}:0", name, ())
+            shape = head.outputs[0].shape
+            if shape.relax(back.shape) != shape:
+                changing.add(name)
+            else:
+                self.graph.close_loop(head, back)
+        if changing:
+            raise _ShapesChange(frozenset(changing))
+        if heads:
+            Frames(self.graph)
 
     def _add(self, node: NodeDef, outputs: Mapping[str, int]) -> None:
         if node.op in self.signatures:
             node = _call(node, self.signatures[node.op])
+        written_as, node = node.op, _on_values(node)
         op_def = find_op_def(node.op)
         name = self.prefix + node.name
         controls = [
@@ -269,6 +330,9 @@ class _Import:
         ]
         edges = [edge if ":" in edge else f"{edge}:0" for edge in node.input if not edge.startswith("^")]
         attrs = self._attrs(node, op_def)
+        if node.name in self.heads:
+            edges = edges[:-1]
+            attrs["N"] = len(edges)
         if node.op in reference_variables.VARIABLE_TYPES:
             reference = reference_variables.import_variable(self.graph, name, attrs, node.device)
             self._record(node, reference.handle.op, [reference])
@@ -284,6 +348,14 @@ class _Import:
             )
             self._record(node, operation, list(operation.outputs) or [passed])
             return
+        first = self.tensors.get(edges[0]) if edges else None
+        if isinstance(first, Reference) and reference_variables.passes_reference(written_as):
+            values = [self._value(edge, name, controls) for edge in edges[1:]]
+            operation, references = reference_variables.import_on_way(
+                self.graph, written_as, name, first, values, attrs, controls, node.device
+            )
+            self._record(node, operation, references)
+            return
         inputs = [self._value(edge, name, controls) for edge in edges]
         if op_def is None:
             op_def = unknown_op_def(node.op, [tensor.dtype for tensor in inputs], outputs.get(node.name, 0) + 1)
@@ -298,6 +370,8 @@ class _Import:
             source=self.source,
             op_def=op_def,
         )
+        if node.name in self.changing:
+            operation.outputs[0].shape = Shape()
         self._record(node, operation, operation.outputs)
 
     def _record(self, node: NodeDef, operation: Operation, results: Iterable[Tensor | Reference]) -> None:
@@ -389,7 +463,8 @@ def _read_function(
     body = Body(function.signature.name, functions=functions)
     body.effect_order = None  # the file has every edge that is needed
     try:
-        _Import(body, "", {}, source, {}, signatures).run(function_as_graph(function, signatures))
+        proto = function_as_graph(function, signatures)
+        _Import(body, "", {}, source, {}, signatures, frozenset(_loop_heads(proto))).run(proto)
         body.close({op.attrs["index"]: op.outputs[0] for op in body.operations if op.type == "_Arg"})
     except HeadraceError as error:
         error.add_note(f"while reading function '{body.name}' of {source.filename}")
@@ -446,7 +521,8 @@ def _topological(proto: GraphDef) -> list[NodeDef]:
                 hint="rename one of them, and the inputs that read it",
             )
         nodes[node.name] = node
-    waiting = {name: _producers(node, nodes) for name, node in nodes.items()}
+    heads = _loop_heads(proto)
+    waiting = {name: _producers(node, nodes, heads.get(name)) for name, node in nodes.items()}
     consumers: dict[str, list[str]] = {name: [] for name in nodes}
     for name, producers in waiting.items():
         for producer in producers:
@@ -465,16 +541,41 @@ def _topological(proto: GraphDef) -> list[NodeDef]:
         stuck = [name for name, count in counts.items() if count > 0]
         raise GraphError(
             "the graph has a cycle",
-            expected="operations that do not depend on their own output",
+            expected="no operation that depends on its own output, but for a NextIteration that a Merge reads last",
             got=", ".join(stuck[:8]),
-            hint="loops of primitive control flow operations are not supported by this version",
+            hint="build the loop with hr.while_loop",
         )
     return ordered
 
 
-def _producers(node: NodeDef, nodes: Mapping[str, NodeDef]) -> set[str]:
+def _loop_heads(proto: GraphDef) -> dict[str, str]:
+    """The operations at the heads of loops, each with the input that leads backward."""
+    types = {node.name: node.op.removeprefix("Ref") for node in proto.node}
+    return {
+        node.name: edges[-1]
+        for node in proto.node
+        if types[node.name] == "Merge"
+        and len(edges := [edge for edge in node.input if not edge.startswith("^")]) > 1
+        and types.get(edges[-1].partition(":")[0]) == "NextIteration"
+    }
+
+
+def _on_values(node: NodeDef) -> NodeDef:
+    """A node of TensorFlow 1 that passes on references, as the one that passes on values."""
+    on_values = reference_variables.without_reference(node.op)
+    if on_values == node.op:
+        return node
+    copied = NodeDef()
+    copied.CopyFrom(node)
+    copied.op = on_values
+    return copied
+
+
+def _producers(node: NodeDef, nodes: Mapping[str, NodeDef], back: str | None) -> set[str]:
     producers: set[str] = set()
     for edge in node.input:
+        if edge == back:
+            continue
         name = edge.removeprefix("^").partition(":")[0]
         if name not in nodes:
             raise GraphError(

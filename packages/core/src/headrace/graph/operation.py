@@ -245,9 +245,12 @@ def bodies_of(op_def: OpDef, attrs: Mapping[str, AttrValue], functions: Function
     return tuple(bodies)
 
 
+_PASSES_ON = frozenset({"Identity", "Switch", "Enter"})
+
+
 def origin(tensor: Tensor) -> Operation:
-    """The operation that makes the value of `tensor`: what only passes it on (`Identity`) is passed over."""
+    """The operation that makes the value of `tensor`: what only passes it on, as `Identity` does, is passed over."""
     source = tensor.op
-    while source.type == "Identity":
+    while source.type in _PASSES_ON:
         source = source.inputs[0].op
     return source

@@ -13,9 +13,18 @@ from dataclasses import dataclass
 from headrace.graph.attr import AttrValue
 from headrace.graph.graph import Graph
 from headrace.graph.op_def import OpDef, lookup_op_def
-from headrace.graph.operation import Operation, Tensor
+from headrace.graph.operation import Operation, Tensor, origin
+from headrace.types import DType, resource
 
-__all__ = ["Reference", "import_on_reference", "import_variable", "read_reference"]
+__all__ = [
+    "Reference",
+    "import_on_reference",
+    "import_on_way",
+    "import_variable",
+    "passes_reference",
+    "read_reference",
+    "without_reference",
+]
 
 VARIABLE_TYPES = frozenset({"Variable", "VariableV2", "TemporaryVariable"})
 
@@ -61,6 +70,49 @@ class Reference:
     handle: Tensor
     after: tuple[Operation, ...] = ()
 
+    @property
+    def dtype(self) -> DType:
+        """The element type of the variable."""
+        dtype: DType = origin(self.handle).attrs["dtype"]
+        return dtype
+
+
+_WITHOUT_REFERENCE = {
+    f"Ref{name}": name for name in ("Switch", "Merge", "Enter", "Exit", "NextIteration", "Identity", "Select")
+}
+
+
+def without_reference(type_name: str) -> str:
+    """The type on values that stands for one that passes references on."""
+    return _WITHOUT_REFERENCE.get(type_name, type_name)
+
+
+def passes_reference(type_name: str) -> bool:
+    """True for the types that bring a reference into a branch or loop: the handle goes the same way."""
+    return type_name in ("RefSwitch", "RefEnter", "RefIdentity")
+
+
+def import_on_way(
+    graph: Graph,
+    type_name: str,
+    name: str,
+    reference: Reference,
+    values: Sequence[Tensor],
+    given: Mapping[str, AttrValue],
+    control_inputs: Sequence[Operation],
+    device: str,
+) -> tuple[Operation, list[Reference]]:
+    """Create the operation that brings a handle where a reference went, and the references that it gives."""
+    operation = graph.create_op(
+        without_reference(type_name),
+        [reference.handle, *values],
+        {**given, "T": resource},
+        name=name + "/",
+        control_inputs=(*reference.after, *control_inputs),
+        device=device,
+    )
+    return operation, [Reference(output) for output in operation.outputs]
+
 
 def takes_reference(type_name: str) -> bool:
     """True for the types whose first input stays a reference."""
@@ -102,7 +154,7 @@ def import_on_reference(
     specs = definition_on_handles(type_name).attrs
     attrs = {key: value for key, value in given.items() if key in specs and key != "validate_shape"}
     for key in {"dtype", "T"} & set(specs):
-        attrs[key] = reference.handle.op.attrs["dtype"]
+        attrs[key] = reference.dtype
     operation = graph.create_op(
         _ON_HANDLES[type_name],
         [reference.handle, *values],
@@ -119,7 +171,7 @@ def read_reference(graph: Graph, name: str, reference: Reference, control_inputs
     return graph.create_op(
         "ReadVariableOp",
         [reference.handle],
-        {"dtype": reference.handle.op.attrs["dtype"]},
+        {"dtype": reference.dtype},
         name=name,
         control_inputs=(*reference.after, *control_inputs),
     ).outputs[0]

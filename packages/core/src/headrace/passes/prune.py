@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from headrace.errors import FeedError, GraphError
 from headrace.graph.extensions import needed_operations
-from headrace.graph.frames import forward_inputs
+from headrace.graph.frames import Frames, forward_inputs
 from headrace.graph.graph import Graph
 from headrace.graph.handle_spec import handle_attrs
 from headrace.graph.operation import Operation, Tensor
@@ -44,7 +44,7 @@ def prune(
       may_alias: the results are only passed on, so they may share memory (see `interfaces.Compiled`).
     Raises:
       FeedError: a placeholder is needed and not fed.
-      GraphError: a target only marks a result.
+      GraphError: a target only marks a result, or a loop of primitives is not well formed.
     """
     bounded = Graph(seed=graph.seed, extend=True, functions=graph.functions)
     shapes = feed_shapes if feed_shapes is not None else [feed.shape for feed in feeds]
@@ -65,6 +65,8 @@ def prune(
     marked = frozenset(targets)
     copies: dict[Operation, Operation] = {}
     operations, replaced = needed_operations(fetches, targets, frozenset(feeds))
+    if any(op.type == "Enter" for op in operations):
+        Frames(graph, operations)  # while edges still have the names that the user knows
     stands_for: dict[Operation, list[Operation]] = {}
     for replaced_op, extension in replaced.items():
         stands_for.setdefault(extension, []).append(replaced_op)
