@@ -7,10 +7,10 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from measure import core, viz
+from measure import checkpoint, core, viz
 from measure.report import Row, report
 
-AREAS: dict[str, Callable[[bool], Iterator[Row]]] = {"core": core.rows, "viz": viz.rows}
+AREAS: dict[str, Callable[[bool], Iterator[Row]]] = {"checkpoint": checkpoint.rows, "core": core.rows, "viz": viz.rows}
 
 
 def main(arguments: list[str]) -> int:

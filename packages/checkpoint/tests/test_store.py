@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -262,6 +263,83 @@ def test_a_full_disk_leaves_the_previous_step(tmp_path: Path) -> None:
             _save(tmp_path, 2, disk=FullDisk(room))
         assert [entry.name for entry in tmp_path.iterdir()] == ["step-00000001"]
     _check(read_newest_step(tmp_path, StoredStep.read_all)[1], 1)
+
+
+class FailingDisk(Disk):
+    """The call of a number fails, and with `for_good` every one after it."""
+
+    def __init__(self, number: int, error: int, for_good: bool) -> None:
+        self.calls = 0
+        self._number, self._error, self._for_good = number, error, for_good
+
+    def _count(self) -> None:
+        self.calls += 1
+        if self.calls == self._number or (self._for_good and self.calls > self._number):
+            raise OSError(self._error, os.strerror(self._error))
+
+    def create(self, path: Path) -> int:
+        self._count()
+        return super().create(path)
+
+    def write(self, descriptor: int, data: memoryview) -> int:
+        self._count()
+        return super().write(descriptor, data)
+
+    def sync(self, descriptor: int) -> None:
+        self._count()
+        super().sync(descriptor)
+
+    def close(self, descriptor: int) -> None:
+        super().close(descriptor)
+        self._count()
+
+    def make_directory(self, path: Path) -> None:
+        self._count()
+        super().make_directory(path)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._count()
+        super().rename(source, target)
+
+    def sync_directory(self, path: Path) -> None:
+        self._count()
+        super().sync_directory(path)
+
+    def remove_tree(self, path: Path) -> None:
+        self._count()
+        super().remove_tree(path)
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.EROFS, errno.EACCES, errno.ENOENT])
+@pytest.mark.parametrize("for_good", [False, True])
+def test_an_error_of_any_call_leaves_a_whole_step_and_no_open_file(tmp_path: Path, error: int, for_good: bool) -> None:
+    (tmp_path / "first").mkdir()
+    whole = FailingDisk(0, error, for_good=False)
+    _save(tmp_path / "first" / "ckpt", 1, disk=whole)
+    assert whole.calls > 12
+    open_files = len(os.listdir("/dev/fd"))
+    for number in range(1, whole.calls + 1):
+        root = tmp_path / f"at-{number}"
+        _save(root, 1)
+        with pytest.raises(OSError, match=re.escape(os.strerror(error))):
+            _save_until_it_fails(root, number, error, for_good)
+        newest, loaded = read_newest_step(root, StoredStep.read_all)
+        _check(loaded, newest.manifest.step)
+        del newest, loaded  # a mapped file counts as an open one
+    assert len(os.listdir("/dev/fd")) <= open_files
+
+
+def _save_until_it_fails(root: Path, number: int, error: int, for_good: bool) -> None:
+    for step in (2, 2):  # the second takes the first one's place, which is a removal too
+        _save(root, step, disk=FailingDisk(number, error, for_good))
+    _save(root, 3, disk=FailingDisk(1, error, for_good))
+
+
+def test_a_directory_that_vanished_is_made_again(tmp_path: Path) -> None:
+    _save(tmp_path / "ckpt", 1)
+    shutil.rmtree(tmp_path / "ckpt")
+    _save(tmp_path / "ckpt", 2)
+    _check(read_newest_step(tmp_path / "ckpt", StoredStep.read_all)[1], 2)
 
 
 def test_objects_that_are_not_json_leave_nothing(tmp_path: Path) -> None:

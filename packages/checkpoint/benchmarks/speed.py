@@ -1,0 +1,186 @@
+"""Saving and loading one large step, beside the disk's own speed and beside other writers, in one run.
+
+    python packages/checkpoint/benchmarks/speed.py [--gigabytes 1] [--rounds 3] [--directory DIR] [--json FILE]
+
+`disk` writes the same bytes to one file and forces them to the disk. safetensors, torch and orbax take part where they
+are installed; none of them forces anything, so each of their saves is followed by a `sync` of the file, for the same
+promise. Values are medians; the spread is (max - min) / median.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import headrace as hr
+from headrace_checkpoint.saver import CheckpointManager
+from headrace_checkpoint.store import StoredStep, write_step
+
+TENSORS = 16
+BLOCK = 8 << 20
+
+
+def main() -> None:
+    """Print every time, and write them to a file if asked to."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gigabytes", type=float, default=1.0, help="GiB of float32 values")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--directory", type=Path, help="on the disk to measure; by default the temporary folder")
+    parser.add_argument("--json", type=Path)
+    chosen = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(dir=chosen.directory))
+    try:
+        seconds = measure(folder, int(chosen.gigabytes * (1 << 30)), chosen.rounds)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    result: dict[str, Any] = {"bytes": int(chosen.gigabytes * (1 << 30)), "numpy": np.__version__, "seconds": {}}
+    for name, times in seconds.items():
+        middle = statistics.median(times)
+        spread = (max(times) - min(times)) / middle
+        result["seconds"][name] = {"median": middle, "spread": spread}
+        print(f"{name:<28} {middle * 1000:10.2f} ms  spread {spread:.2f}")
+    if chosen.json:
+        chosen.json.write_text(json.dumps(result, indent=2) + "\n")
+
+
+def measure(folder: Path, size: int, rounds: int) -> dict[str, list[float]]:
+    """Seconds of every round, by what was done; the contestants take turns."""
+    rng = np.random.default_rng(0)
+    each = size // TENSORS // 4
+    arrays = {f"layer_{number:02d}/kernel": rng.standard_normal(each, np.float32) for number in range(TENSORS)}
+    savers = {"disk": _write_plain, "headrace save": _save_headrace, **_peers()}
+    seconds: dict[str, list[float]] = {}
+    for _ in range(rounds):
+        for name, save in savers.items():
+            seconds.setdefault(name, []).append(_timed(lambda save=save: save(folder, arrays)))  # type: ignore[misc]
+        seconds.setdefault("headrace load, verified", []).append(_timed(lambda: _load_headrace(folder, verify=True)))
+        seconds.setdefault("headrace load, mapped", []).append(_timed(lambda: _load_headrace(folder, verify=False)))
+        for name, load in _loaders().items():
+            seconds.setdefault(name, []).append(_timed(lambda load=load: load(folder)))  # type: ignore[misc]
+        _clean(folder)
+        for name, times in _asynchronous(folder, arrays).items():
+            seconds.setdefault(name, []).append(times)
+        _clean(folder)
+    return seconds
+
+
+def _timed(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def _clean(folder: Path) -> None:
+    for entry in folder.iterdir():
+        shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    os.sync()  # so that nobody pays for what the one before him left
+
+
+def _write_plain(folder: Path, arrays: dict[str, Any]) -> None:
+    with open(folder / "plain", "wb") as file:
+        for array in arrays.values():
+            content = memoryview(array).cast("B")
+            for begin in range(0, len(content), BLOCK):
+                file.write(content[begin : begin + BLOCK])
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _save_headrace(folder: Path, arrays: dict[str, Any]) -> None:
+    write_step(folder / "steps", 1, arrays, time=0.0)
+    for stale in (folder / "steps").glob("step-00000001-*"):
+        stale.rename(folder / "steps" / "step-00000001")
+
+
+def _load_headrace(folder: Path, *, verify: bool) -> None:
+    StoredStep(folder / "steps" / "step-00000001").read_all(verify=verify)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.close(descriptor)
+
+
+def _peers() -> dict[str, Callable[[Path, dict[str, Any]], None]]:
+    peers: dict[str, Callable[[Path, dict[str, Any]], None]] = {}
+    safetensors, torch, orbax = (_optional(name) for name in ("safetensors.numpy", "torch", "orbax.checkpoint"))
+    if safetensors is not None:
+
+        def save_safetensors(folder: Path, arrays: dict[str, Any]) -> None:
+            safetensors.save_file(arrays, folder / "peer.safetensors")
+            _sync(folder / "peer.safetensors")
+
+        peers["safetensors save"] = save_safetensors
+    if torch is not None:
+
+        def save_torch(folder: Path, arrays: dict[str, Any]) -> None:
+            torch.save({name: torch.from_numpy(array) for name, array in arrays.items()}, folder / "peer.pt")
+            _sync(folder / "peer.pt")
+
+        peers["torch save"] = save_torch
+    if orbax is not None:
+
+        def save_orbax(folder: Path, arrays: dict[str, Any]) -> None:
+            orbax.PyTreeCheckpointer().save(folder / "orbax", arrays, force=True)
+
+        peers["orbax save"] = save_orbax
+    return peers
+
+
+def _loaders() -> dict[str, Callable[[Path], object]]:
+    safetensors, torch = _optional("safetensors.numpy"), _optional("torch")
+    loaders: dict[str, Callable[[Path], object]] = {}
+    if safetensors is not None:
+        loaders["safetensors load"] = lambda folder: safetensors.load_file(folder / "peer.safetensors")
+    if torch is not None:
+        loaders["torch load"] = lambda folder: torch.load(folder / "peer.pt", weights_only=True)
+    return loaders
+
+
+def _optional(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+def _asynchronous(folder: Path, arrays: dict[str, Any]) -> dict[str, float]:
+    """How long training stands still for an asynchronous save, slower updates included, and how long the save takes."""
+    variables = [hr.Variable(array) for array in arrays.values()]
+    updates = [variable.assign_sub for variable in variables]
+    change = np.zeros_like(next(iter(arrays.values())))
+
+    def train() -> None:
+        for update in updates:
+            update(change)
+
+    train()
+    plain = _timed(train)
+    with CheckpointManager(folder / "async", variables=variables, asynchronous=True) as manager:
+        start = time.perf_counter()
+        manager.save(None, 1)
+        called = time.perf_counter() - start
+        during = _timed(train)
+        manager.wait()
+        whole = time.perf_counter() - start
+    return {
+        "async save, call": called,
+        "async save, whole": whole,
+        "async save, slower updates": max(0.0, during - plain),
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""What the checkpoint package must hold, one function per row of its table."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+
+from measure.environments import ROOT, SCRATCH, kept_environment, run, tail
+from measure.report import Row
+
+CHECKPOINT = ROOT / "packages" / "checkpoint"
+TESTS = CHECKPOINT / "tests"
+PEERS = ("safetensors>=0.7", "torch", "orbax-checkpoint")
+HARD_CASES = ("K01", "K03", "K05", "K07", "K09", "K11", "K13")
+CLOSING = re.compile(r"(\d+ (?:passed|failed|error).*) in [0-9.]+s")
+
+
+def rows(quick: bool) -> Iterator[Row]:
+    """Yield every row, cheapest first.
+
+    Args:
+      quick: fewer kills, a smaller step, in this environment, beside the peers that are installed here.
+    """
+    SCRATCH.mkdir(parents=True, exist_ok=True)
+    yield hard()
+    yield crashes()
+    yield corruption()
+    yield refusals()
+    yield resumed()
+    yield killed(20 if quick else 300)
+    yield from speed(quick)
+    yield interchange()
+
+
+def run_tests(what: str, asked: str, *arguments: str, env: Mapping[str, str] | None = None) -> Row:
+    """Run some of the package's tests and report their closing line."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
+    done = run(command, env=None if env is None else {**os.environ, **env})
+    closing = CLOSING.findall(done.stdout) or [tail(done.stdout, 1)]
+    holds = done.returncode == 0 and "skipped" not in closing[-1]
+    return Row(what, asked, closing[-1], holds, "" if holds else tail(done.stdout))
+
+
+def hard() -> Row:
+    """Run the tests that name a hard case of checkpoints."""
+    asked = "a test names each case, and passes"
+    listing = run([sys.executable, "-m", "pytest", "--collect-only", "-q", str(TESTS)]).stdout
+    named = set(re.findall(r"(?<![A-Za-z0-9])(K\d\d)(?![0-9])", listing))
+    missing = [case for case in HARD_CASES if case not in named]
+    row = run_tests("hard cases", asked, "-k", " or ".join(HARD_CASES), str(TESTS))
+    measured = f"{len(HARD_CASES) - len(missing)} of {len(HARD_CASES)} cases named; {row.measured}"
+    return Row(row.what, asked, measured, row.holds and not missing, row.detail)
+
+
+def crashes() -> Row:
+    """Enumerate what a crash may leave, and leave out every fsync in turn."""
+    asked = "in every state the newest complete checkpoint restores; each fsync and rename left out is noticed"
+    return run_tests("crash states", asked, str(TESTS / "test_crash_states.py"))
+
+
+def corruption() -> Row:
+    """Flip every byte, cut at every byte, and lie in headers."""
+    return run_tests(
+        "corruption",
+        "every flipped byte, every truncation: detected; hostile headers refused, memory bounded",
+        "-k",
+        "flipped or truncat or lie or refused or damage or hostile or K01 or K05",
+        str(TESTS),
+    )
+
+
+def refusals() -> Row:
+    """Let the disk be full, broken, read-only, gone or slow."""
+    return run_tests(
+        "disk full, read-only, permission, vanished, slow",
+        "a clear error at the next call; training state and the previous checkpoint intact",
+        "-k",
+        "full_disk or failed_save or background or deadline or error_of_a_call or vanished or asynchronous",
+        str(TESTS),
+    )
+
+
+def resumed() -> Row:
+    """Kill a training at each of 20 steps and resume it."""
+    asked = "bit-equal after a kill at any of 20 steps, with dropout, shuffling and Adam"
+    return run_tests("resume", asked, "-k", "A92", str(TESTS / "test_callback.py"))
+
+
+def killed(kills: int) -> Row:
+    """Kill a process that saves, again and again."""
+    asked = f"{kills} kills at random moments of saving: no invalid checkpoint, nothing acknowledged lost"
+    arguments = ("-k", "kill_9", str(TESTS / "test_saver.py"))
+    return run_tests("kill -9", asked, *arguments, env={"HEADRACE_KILLS": str(kills)})
+
+
+def speed(quick: bool) -> Iterator[Row]:
+    """Save and load one large step beside the disk and the peers."""
+    ours = (str(ROOT / "packages" / "core"), str(CHECKPOINT))
+    python = sys.executable if quick else str(kept_environment("checkpoint", *ours, *PEERS))
+    file = SCRATCH / "checkpoint-speed.json"
+    gigabytes = "0.125" if quick else "1"
+    command = [python, str(CHECKPOINT / "benchmarks" / "speed.py"), "--gigabytes", gigabytes, "--json", str(file)]
+    done = run([*command, "--directory", str(SCRATCH)])
+    if done.returncode != 0:
+        yield Row("speed", "the benchmark runs", "it failed", False, tail(done.stdout))
+        return
+    seconds = {name: times["median"] for name, times in json.loads(file.read_text())["seconds"].items()}
+    detail = "\n".join(f"{name}: {value * 1000:.2f} ms" for name, value in seconds.items())
+    share = seconds["disk"] / seconds["headrace save"]
+    asked = ">= 0.9 of the disk's own sequential write with fsync"
+    yield Row(f"speed: save {gigabytes} GiB", asked, f"{share:.2f}", share >= 0.9, detail)
+    if "safetensors load" in seconds:
+        ratio = seconds["safetensors load"] / seconds["headrace load, verified"]
+        yield Row("speed: load, verified", ">= 2 x safetensors' NumPy path", f"{ratio:.2f} x", ratio >= 2)
+    mapped = seconds["headrace load, mapped"] * 1000
+    yield Row("speed: load, mapped, not verified", "< 5 ms", f"{mapped:.2f} ms", mapped < 5)
+    stall = (seconds["async save, call"] + seconds["async save, slower updates"]) / seconds["async save, whole"]
+    yield Row("asynchronous save", "training stalls < 10 % of the save", f"{stall:.1%}", stall < 0.1)
+
+
+def interchange() -> Row:
+    """Run the tests beside TensorFlow in the oracle's environment."""
+    asked = "TensorFlow reads our bundles and SavedModels and we read its, values equal"
+    python = kept_environment(
+        "oracle", str(ROOT / "packages" / "core"), str(CHECKPOINT), "tensorflow-cpu>=2.18", "pytest>=8.3"
+    )
+    done = run([str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", str(TESTS / "test_tensorflow.py")])
+    closing = CLOSING.findall(done.stdout) or [tail(done.stdout, 1)]
+    holds = done.returncode == 0 and "skipped" not in closing[-1]
+    return Row("interchange", asked, closing[-1], holds, "" if holds else tail(done.stdout))
