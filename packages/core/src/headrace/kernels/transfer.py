@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from headrace.errors import InvalidArgumentError
 from headrace.interfaces import DEAD, OpContext
 from headrace.kernels.context import OUTSIDE_LOOPS, current_iteration
@@ -49,7 +51,8 @@ def _send(op: OpContext, value: Any) -> None:
     if value is DEAD:
         op.step.rendezvous.send(_key(op), None, True)
     else:
-        op.step.rendezvous.send(_key(op), value.copy(), False)  # its buffer in the arena is written again in this step
+        # the buffer of an array in the arena is written again in this step; lists never change
+        op.step.rendezvous.send(_key(op), np.array(value) if isinstance(value, np.ndarray) else value, False)
 
 
 @register_kernel("_Recv")

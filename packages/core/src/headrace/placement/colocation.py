@@ -16,10 +16,9 @@ from dataclasses import dataclass, field
 from headrace.graph.frames import back_edge
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, origin
+from headrace.types import resource
 
 __all__ = ["ColocationGroup", "Link", "colocation_groups", "makes_handle", "path_between", "takes_handle"]
-
-_HANDLES = frozenset({"resource", "variant"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +51,13 @@ class ColocationGroup:
 
 def makes_handle(op: Operation) -> bool:
     """True if state comes with the operation: it gives a handle that it did not take."""
-    gives = any(output.dtype.kind in _HANDLES for output in op.outputs)
-    return gives and not any(tensor.dtype.kind in _HANDLES for tensor in op.inputs)
+    gives = any(output.dtype is resource for output in op.outputs)
+    return gives and not any(tensor.dtype is resource for tensor in op.inputs)
 
 
 def takes_handle(op: Operation) -> bool:
     """True if the operation works on state that another one made."""
-    return any(tensor.dtype.kind in _HANDLES for tensor in op.inputs)
+    return any(tensor.dtype is resource for tensor in op.inputs)
 
 
 def colocation_groups(graph: Graph) -> list[ColocationGroup]:
@@ -67,7 +66,7 @@ def colocation_groups(graph: Graph) -> list[ColocationGroup]:
     for op in graph.operations:
         union.root(op.name)
         for tensor in op.inputs:
-            if tensor.dtype.kind in _HANDLES:
+            if tensor.dtype is resource:
                 maker = origin(tensor).name
                 union.bind(op.name, tensor.op.name, f"takes the handle of '{maker}'", f"gives '{op.name}' the handle")
         if back_edge(op) is not None:

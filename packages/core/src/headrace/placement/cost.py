@@ -11,11 +11,15 @@ import math
 from headrace.graph.frames import TOKEN_TYPES
 from headrace.graph.operation import Operation, Tensor
 from headrace.placement.device import Device
+from headrace.types import variant
 
 __all__ = ["compute_seconds", "is_copied", "tensor_bytes", "transfer_seconds"]
 
 _WORD = 8
-"""Bytes that a string or a handle is taken for."""
+"""Bytes that a string is taken for."""
+
+_LIST = 1 << 20
+"""Bytes that a list of tensors is taken for: nothing tells its length, and it is better left where it is."""
 
 _MESSAGE = {"process": (2e-5, 5e9), "cluster": (2e-4, 1e9)}
 """Seconds for a message and bytes per second: between devices of one task, and between tasks."""
@@ -36,7 +40,7 @@ def is_copied(op: Operation) -> bool:
 
 def tensor_bytes(tensor: Tensor) -> int:
     """Bytes of a tensor; dimensions that are not known count as 1."""
-    return _elements(tensor) * (tensor.dtype.size or _WORD)
+    return _elements(tensor) * (tensor.dtype.size or (_LIST if tensor.dtype is variant else _WORD))
 
 
 def compute_seconds(op: Operation, device: Device) -> float:

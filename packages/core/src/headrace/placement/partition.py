@@ -20,6 +20,7 @@ import numpy as np
 
 from headrace.graph.frames import MAY_BE_DEAD, PASSES_DEAD, Frame, forward_inputs
 from headrace.graph.graph import Graph
+from headrace.graph.handle_spec import handle_attrs
 from headrace.graph.operation import Operation, Tensor
 from headrace.passes.rewrite import close_loops, copy_op
 from headrace.placement.crossing import find_crossings
@@ -173,7 +174,7 @@ class _Partitioner:
     def _receive(self, source: Operation, part: _Part, tensor: Tensor | None) -> Tensor:
         dtype, shape = (float32, Shape([0])) if tensor is None else (tensor.dtype, tensor.shape)
         attrs = _transfer_attrs(source, tensor, self._devices[source], part.device)
-        attrs |= {"tensor_type": dtype, "_shape": shape}
+        attrs |= {"tensor_type": dtype, "_shape": shape, **({} if tensor is None else handle_attrs([tensor]))}
         if source in self._crossings.mortal:
             attrs[MAY_BE_DEAD] = True
         frame = self._crossings.frames.after(source)

@@ -4,6 +4,7 @@ from headrace.testing.conformance import check_backend, check_case, check_case_g
 from headrace.testing.device import check_device
 from headrace.testing.numerical_gradient import check_gradient
 from headrace.testing.op_case import OpCase, all_cases, cases_of
+from headrace.testing.placement import check_case_placed, check_gradient_placed, check_graph_placed
 from headrace.testing.rendezvous import check_rendezvous
 from headrace.testing.tolerance import assert_close, tolerance
 
@@ -15,8 +16,11 @@ __all__ = [
     "check_backend",
     "check_case",
     "check_case_gradient",
+    "check_case_placed",
     "check_device",
     "check_gradient",
+    "check_gradient_placed",
+    "check_graph_placed",
     "check_rendezvous",
     "differentiated_inputs",
     "tolerance",
