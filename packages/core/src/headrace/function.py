@@ -21,6 +21,7 @@ from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 from headrace.graph.printer import format_graph
 from headrace.graph.scopes import control_dependencies, current_graph, current_scope, enter, has_graph
+from headrace.ops.sparse import SparseTensor
 from headrace.runtime.fetches import Fetches, flatten_fetches
 from headrace.runtime.resources import ResourceManager, process_resources
 from headrace.runtime.step_definition import StepDefinition
@@ -140,7 +141,7 @@ class Function:
         """
         if has_graph():
             return self._inline(args, kwargs)
-        bound = self._bind(args, kwargs)
+        bound = _with_arrays(self._bind(args, kwargs))
         leaves: list[Any] = []
         static = _flatten(bound, leaves)
         if any(isinstance(leaf, Tensor) for leaf in leaves):
@@ -163,7 +164,7 @@ class Function:
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """What a call with these arguments becomes, without running it."""
-        bound = self._bind(args, kwargs)
+        bound = _with_arrays(self._bind(args, kwargs))
         leaves: list[Any] = []
         static = _flatten(bound, leaves)
         arrays = [as_array(leaf, None) for leaf in leaves]
@@ -299,6 +300,18 @@ def _is_array(value: Any) -> bool:
 
 _TENSOR = object()
 """Stands for a tensor in a signature; it equals nothing that a caller can pass."""
+
+
+def _with_arrays(bound: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The arguments with the lists inside of sparse tensors made arrays: each part of one is one tensor."""
+    if not any(isinstance(value, SparseTensor) for value in bound.values()):
+        return bound
+    return {name: _of_arrays(value) if isinstance(value, SparseTensor) else value for name, value in bound.items()}
+
+
+def _of_arrays(x: SparseTensor) -> SparseTensor:
+    indices, shape = (part if _is_array(part) else np.asarray(part, np.int64) for part in (x.indices, x.shape))
+    return SparseTensor(indices, x.values if _is_array(x.values) else as_array(x.values, None), shape)
 
 
 def _flatten(value: Any, leaves: list[Any]) -> Hashable:

@@ -232,10 +232,12 @@ class Session:
 
         Args:
           fetches: as in `run`.
-          feeds: the tensors to feed, in the order of the function's arguments.
+          feeds: the tensors to feed, or tuples of them as sparse tensors are, in the order of the function's arguments.
         Returns:
           A function of `len(feeds)` values that returns what `run` would.
         """
+        if any(isinstance(feed, tuple) for feed in feeds):
+            return self._callable_of_parts(fetches, feeds)
         keys = [feed_tensor(self.graph, feed) for feed in feeds]
         structure = flatten_fetches(self.graph, fetches)
         definition = self._definition(structure, keys)
@@ -248,6 +250,19 @@ class Session:
             return rebuild(run(values))
 
         return step
+
+    def _callable_of_parts(self, fetches: Any, feeds: Sequence[Any]) -> Callable[..., Any]:
+        """`make_callable` where a feed is a tuple: its value has one part for each."""
+        keys = [part for feed in feeds for part in (feed if isinstance(feed, tuple) else (feed,))]
+        step = self.make_callable(fetches, keys)
+        heads = [feed_tensor(self.graph, feed[0] if isinstance(feed, tuple) else feed) for feed in feeds]
+
+        def step_of_parts(*values: Any) -> Any:
+            check_value_count(heads, values)
+            flat = flat_feeds(dict(zip(feeds, values, strict=True))) or {}
+            return step(*(flat[key] for key in keys))
+
+        return step_of_parts
 
     def read_variables(self, names: Iterable[str] | None = None, *, copy: bool = True) -> dict[str, Array]:
         """Copies of the values of variables of the session, by name.

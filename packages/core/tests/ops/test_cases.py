@@ -45,7 +45,9 @@ def test_operation_is_complete(op_def) -> None:
         lacks.append("a gradient rule, or no_gradient with the reason")
     if op_def.name not in _WITHOUT_KERNEL and not kernels_of(op_def.name):
         lacks.append("a NumPy kernel")
-    if op_def.name not in _WITHOUT_KERNEL | _STATEFUL | _FUNCTIONAL and not any(case.op == op_def.name for case in CASES):
+    if op_def.name not in _WITHOUT_KERNEL | _STATEFUL | _FUNCTIONAL and not any(
+        case.op == op_def.name for case in CASES
+    ):
         lacks.append("a case in testing/cases")
     rule = gradient_of_type(op_def.name)
     elsewhere = _GRADIENT_TESTED_ELSEWHERE | _FUNCTIONAL

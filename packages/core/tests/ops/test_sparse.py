@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
+from headrace.errors import FeedError
 
 _VALUE = hr.SparseTensor(np.array([[0, 2], [1, 0]]), np.array([5.0, 7.0], np.float32), np.array([2, 3]))
 
@@ -123,3 +124,34 @@ def test_parts_that_are_too_large_together_are_refused() -> None:
         whole = hr.sparse.concat([half, half])
     with pytest.raises(hr.errors.ShapeError, match="the whole is too large"):
         hr.Session(graph).run(whole)
+
+
+def test_A24_sparse_tensors_go_through_callables() -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.sparse.placeholder(hr.float32, [None, 3])
+        scale = hr.placeholder(hr.float32, [])
+        y = hr.sparse.matmul(x, hr.ones([3, 1])) * scale
+    step = hr.Session(graph).make_callable([y, x], [scale, x])
+    value = hr.SparseTensor([[0, 2], [1, 0]], [5.0, 7.0], [2, 3])
+    product, same = step(2.0, value)
+    assert product.tolist() == [[10.0], [14.0]]
+    assert isinstance(same, hr.SparseTensor)
+    assert same.values.tolist() == [5.0, 7.0]
+    with pytest.raises(FeedError, match="number of values differs"):
+        step(value)
+    with pytest.raises(FeedError, match="parts that are fed"):
+        step(2.0, 3.0)
+
+
+def test_A24_sparse_tensors_go_through_functions() -> None:
+    @hr.function
+    def twice(x: hr.SparseTensor) -> tuple[hr.SparseTensor, hr.Tensor]:
+        doubled = hr.SparseTensor(x.indices, x.values * 2, x.shape)
+        return doubled, hr.sparse.to_dense(doubled)
+
+    for count in (2, 1):
+        given = hr.SparseTensor([[0, 2], [1, 0]][:count], [5.0, 7.0][:count], [2, 3])
+        doubled, dense = twice(given)
+        assert isinstance(doubled, hr.SparseTensor)
+        assert doubled.values.tolist() == [10.0, 14.0][:count]
+        assert dense[0].tolist() == [0.0, 0.0, 10.0]

@@ -20,7 +20,7 @@ from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
 from headrace.graph.op_def import InferenceContext, register_op
 from headrace.graph.operation import Tensor
 from headrace.ops.control import stop_gradient
-from headrace.ops.gather import gather
+from headrace.ops.embedding import embedding_lookup
 from headrace.ops.losses import sigmoid_cross_entropy, softmax_cross_entropy
 from headrace.ops.random import operation_seeds
 from headrace.types import Shape, int64
@@ -201,6 +201,7 @@ def sampled_softmax_loss(
     num_classes: int,
     *,
     candidates: Candidates | None = None,
+    strategy: str = "mod",
     remove_accidental_hits: bool = True,
     seed: int | None = None,
     name: str | None = None,
@@ -208,14 +209,15 @@ def sampled_softmax_loss(
     """The cross entropy of a softmax over the true classes and a few drawn ones; for training only.
 
     Args:
-      weights: Variable or tensor `[classes, features]`; of a Variable only the rows of those classes are read, and only
-        they get a gradient.
-      biases: Variable or tensor `[classes]`.
+      weights: Variable or tensor `[classes, features]`, or a list of shards of it; of Variables only the rows of those
+        classes are read, and only they get a gradient.
+      biases: Variable or tensor `[classes]`, or a list of shards.
       labels: integers `[batch, true]`; the true classes of an example are equally likely.
       inputs: `[batch, features]`, the activations below the softmax.
       num_sampled: how many classes are drawn for the whole batch.
       num_classes: how many there are.
       candidates: the drawn classes; by default `log_uniform_candidates`, all different.
+      strategy: how classes are dealt to shards, see `hr.nn.embedding_lookup`.
       remove_accidental_hits: drawn classes that are true do not count as wrong.
       seed: of the default candidates.
       name: the operation's name.
@@ -231,7 +233,7 @@ def sampled_softmax_loss(
       [2]
     """
     logits, targets = _sampled_logits(
-        weights, biases, labels, inputs, num_sampled, num_classes, candidates, remove_accidental_hits, seed
+        weights, biases, labels, inputs, num_sampled, num_classes, candidates, strategy, remove_accidental_hits, seed
     )
     return softmax_cross_entropy(stop_gradient(targets), logits, name=name)
 
@@ -245,6 +247,7 @@ def nce_loss(
     num_classes: int,
     *,
     candidates: Candidates | None = None,
+    strategy: str = "mod",
     remove_accidental_hits: bool = False,
     seed: int | None = None,
     name: str | None = None,
@@ -265,7 +268,7 @@ def nce_loss(
       [2]
     """
     logits, targets = _sampled_logits(
-        weights, biases, labels, inputs, num_sampled, num_classes, candidates, remove_accidental_hits, seed
+        weights, biases, labels, inputs, num_sampled, num_classes, candidates, strategy, remove_accidental_hits, seed
     )
     result: Tensor = apply_op("Sum", sigmoid_cross_entropy(stop_gradient(targets), logits), 1, name=name)
     return result
@@ -279,6 +282,7 @@ def _sampled_logits(
     num_sampled: int,
     num_classes: int,
     candidates: Candidates | None,
+    strategy: str,
     remove_accidental_hits: bool,
     seed: int | None,
 ) -> tuple[Tensor, Tensor]:
@@ -297,8 +301,8 @@ def _sampled_logits(
     flat: Tensor = apply_op("Reshape", classes, [-1])
     ids = apply_op("ConcatV2", [flat, sampled], 0)
     sizes = apply_op("Pack", [apply_op("Size", flat), apply_op("Size", sampled)])
-    true_weights, sampled_weights = apply_op("SplitV", gather(weights, ids), sizes, 0, num_split=2)
-    true_biases, sampled_biases = apply_op("SplitV", gather(biases, ids), sizes, 0, num_split=2)
+    true_weights, sampled_weights = apply_op("SplitV", embedding_lookup(weights, ids, strategy), sizes, 0, num_split=2)
+    true_biases, sampled_biases = apply_op("SplitV", embedding_lookup(biases, ids, strategy), sizes, 0, num_split=2)
     # One row of features for each true class of an example, to be multiplied with that class's weights.
     grouped: Tensor = apply_op("Reshape", true_weights, _grouped(x, true))
     true_logits = apply_op("Sum", apply_op("Mul", apply_op("ExpandDims", x, 1), grouped), 2)

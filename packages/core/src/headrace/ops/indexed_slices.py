@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from headrace.graph.apply import apply_op
 from headrace.graph.operation import Tensor
-from headrace.types import DType
+from headrace.types import Array, DType
 
 __all__ = ["IndexedSlices", "concatenate_slices"]
 
@@ -15,6 +18,8 @@ __all__ = ["IndexedSlices", "concatenate_slices"]
 @dataclass(frozen=True, slots=True, eq=False)
 class IndexedSlices:
     """The rows of a tensor that differ from zero: row `indices[i]` is the sum of all `values[i]` with that index.
+
+    A step that fetches one gives one of arrays; `to_dense` and `numpy.asarray` make the whole of it.
 
     Attributes:
       values: the rows, `[n, ...]`.
@@ -32,12 +37,20 @@ class IndexedSlices:
         return self.values.dtype
 
     def to_dense(self) -> Tensor:
-        """The whole tensor, `dense_shape`, repeated rows added up."""
+        """The whole tensor, `dense_shape`, repeated rows added up; an array if the parts are arrays."""
+        values: Any = self.values
+        if isinstance(values, np.ndarray):
+            whole: Any = np.zeros(np.asarray(self.dense_shape), values.dtype)
+            np.add.at(whole, np.asarray(self.indices), values)
+            return whole  # type: ignore[no-any-return]  # an array, as its parts are
         rows: Tensor = apply_op(
             "StridedSlice", self.dense_shape, [0], [1], [1], shrink_axis_mask=1, begin_mask=0, end_mask=0
         )
         dense: Tensor = apply_op("UnsortedSegmentSum", self.values, self.indices, rows)
         return dense
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.asarray(self.to_dense(), dtype)
 
     def __headrace_tensor__(self) -> Tensor:
         return self.to_dense()

@@ -18,6 +18,7 @@ from headrace.ops.candidates import (
     uniform_candidates,
 )
 from headrace.ops.convolution import conv2d, depthwise_conv2d
+from headrace.ops.embedding import embedding_lookup, embedding_lookup_sparse, sharded_softmax_cross_entropy
 from headrace.ops.losses import (
     in_top_k,
     l2_loss,
@@ -50,6 +51,7 @@ __all__ = [
     "edit_distance",
     "elu",
     "embedding_lookup",
+    "embedding_lookup_sparse",
     "gelu",
     "in_top_k",
     "l2_loss",
@@ -68,6 +70,7 @@ __all__ = [
     "rnn",
     "sampled_softmax_loss",
     "selu",
+    "sharded_softmax_cross_entropy",
     "sigmoid_cross_entropy",
     "silu",
     "softmax",
@@ -193,33 +196,3 @@ def dropout(
     thinned = apply_op("SelectV2", kept, scaled, apply_op("ZerosLike", tensor))
     chosen: Tensor = apply_op("SelectV2", training, thinned, tensor, name=name)
     return chosen
-
-
-def embedding_lookup(params: TensorLike, ids: TensorLike, *, name: str | None = None) -> Tensor:
-    """Rows of a table by number.
-
-    Args:
-      params: a Variable or tensor `[rows, ...]`. Of a Variable only the rows asked for are read, and only they get a
-        gradient.
-      ids: int32 or int64, any shape, each `0 <= id < rows`.
-      name: the operation's name.
-    Returns:
-      `[ids..., row...]` of the dtype of `params`.
-    Raises:
-      OutOfRangeError: an id is not a row (when it is run).
-
-    Example:
-      >>> import headrace as hr
-      >>> with hr.Graph().as_default() as graph:
-      ...     table = hr.Variable([[1.0, 2.0], [3.0, 4.0]], name="table")
-      ...     rows = hr.nn.embedding_lookup(table, [1, 1])
-      >>> print(hr.Session(graph).run(rows))
-      [[3. 4.]
-       [3. 4.]]
-    """
-    handle = getattr(params, "handle", None)
-    if isinstance(handle, Tensor):
-        rows: Tensor = apply_op("ResourceGather", handle, ids, dtype=params.dtype, name=name)
-        return rows
-    gathered: Tensor = apply_op("GatherV2", params, ids, 0, name=name)
-    return gathered

@@ -9,6 +9,7 @@ from typing import Any
 from headrace.errors import GraphError, InvalidArgumentError
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
+from headrace.ops.indexed_slices import IndexedSlices
 
 __all__ = ["Fetches", "flatten_fetches"]
 
@@ -60,6 +61,9 @@ def _visit(graph: Graph, item: Any, tensors: list[Tensor], targets: dict[Operati
         return lambda values: {key: part(values) for key, part in parts.items()}
     if isinstance(item, (list, tuple)):
         return _visit_sequence(graph, item, tensors, targets)
+    if isinstance(item, IndexedSlices):  # it may stand for far more rows than it has
+        rows = _visit_sequence(graph, [item.values, item.indices, item.dense_shape], tensors, targets)
+        return lambda values: IndexedSlices(*rows(values))
     if item is None:
         return lambda values: None
     leaf = _leaf(graph, item)
@@ -87,8 +91,6 @@ def _leaf(graph: Graph, item: Any) -> Tensor | Operation:
     if isinstance(item, str):
         return graph.tensor(item) if ":" in item else graph.operation(item)
     to_fetch = getattr(item, "value", item)  # a Variable is fetched by its value
-    if hasattr(item, "to_dense"):
-        to_fetch = item.to_dense()
     if isinstance(to_fetch, (Tensor, Operation)):
         _check_graph(graph, to_fetch if isinstance(to_fetch, Operation) else to_fetch.op)
         return to_fetch
