@@ -340,6 +340,12 @@ def test_ctrl_c_ends_after_the_step_and_the_trainer_can_go_on() -> None:
     assert bits(resumed) == bits(whole)
 
 
+@pytest.mark.parametrize("epochs", [1.5, -1, "2", True, None])
+def test_epochs_are_a_whole_number(epochs: Any) -> None:
+    with pytest.raises(hr.errors.InvalidArgumentError, match=r"epochs are counted(.|\n)*got: *" + repr(epochs)):
+        classifier().fit(batches(), epochs=epochs, progress=False)
+
+
 class StopAt(hr.Callback):
     def __init__(self, step: int) -> None:
         self.at = step

@@ -163,10 +163,11 @@ class Trainer:
         Returns:
           "loss", the metrics and, with validation, "val_loss" and so on: one value per epoch, all fits together.
         Raises:
-          InvalidArgumentError: the dataset is none, empty, endless, or not of such pairs.
+          InvalidArgumentError: the dataset is none, empty, endless, or not of such pairs, or epochs are no number.
           HeadraceError: a step failed.
         """
         _check_dataset(dataset)
+        _check_epochs(epochs)
         length = dataset.length
         if length is None:
             raise InvalidArgumentError(
@@ -403,6 +404,16 @@ def _check_dataset(dataset: Any) -> None:
             expected="a hr.data.Dataset of batches",
             got=f"a {type(dataset).__name__}",
             hint="hr.data.from_arrays(inputs, labels).shuffle(len(inputs)).batch(64)",
+        )
+
+
+def _check_epochs(epochs: Any) -> None:
+    if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 0:
+        raise InvalidArgumentError(
+            "epochs are counted",
+            expected="how many times to go through the dataset, a whole number, at least 0",
+            got=repr(epochs),
+            hint="dataset.take(steps) makes a shorter epoch",
         )
 
 
