@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from headrace.errors import InternalError
-from headrace_serving.execution import ShortCalls, ThreadExecutor, Work
+from headrace_serving.execution import ShortCalls, ThreadExecutor, Work, limit_blas
 
 
 @pytest.fixture(name="executor")
@@ -94,3 +95,9 @@ def test_a_work_that_is_cancelled_is_not_computed(executor: ThreadExecutor, make
     assert second.cancel()
     free.set()
     assert first.result(30)["y"].tolist() == [1]
+
+
+def test_linear_algebra_uses_as_many_threads_as_it_may() -> None:
+    with threadpool_limits():  # restores what there was
+        limit_blas(1)
+        assert {entry["num_threads"] for entry in threadpool_info() if entry["user_api"] == "blas"} <= {1}

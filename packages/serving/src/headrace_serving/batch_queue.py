@@ -73,6 +73,19 @@ class BatchingOptions:
         return next((size for size in self.allowed_sizes if size >= rows), rows)
 
 
+def usual_sizes(largest: int) -> tuple[int, ...]:
+    """Return the sizes that batches may have if nobody says: few, for each costs a first call, yet close to any number.
+
+    Example:
+      >>> usual_sizes(64)
+      (1, 2, 4, 8, 16, 24, 32, 40, 48, 56, 64)
+      >>> usual_sizes(6)
+      (1, 2, 4, 6)
+    """
+    step = max(8, -(-largest // 8))
+    return tuple(sorted({size for size in (1, 2, 4, *range(step, largest, step)) if size < largest} | {largest}))
+
+
 @dataclass(slots=True)
 class _Waiting(Generic[T]):
     item: T

@@ -95,7 +95,7 @@ class _Placed:
 
     def whole(self) -> memoryview:
         """Return all pieces."""
-        return memoryview(self._memory)[self._start : self._start + self.size]
+        return self._memory.data[self._start : self._start + self.size]
 
 
 def decoded(body: bytes | memoryview, encoding: bytes, limit: int) -> bytes | memoryview:

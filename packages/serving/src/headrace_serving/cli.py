@@ -24,9 +24,9 @@ from headrace_serving.app import (
     DEFAULT_THREADS,
     create_app,
 )
-from headrace_serving.batch_queue import BatchingOptions
+from headrace_serving.batch_queue import BatchingOptions, usual_sizes
 from headrace_serving.catalog import ModelConfig, VersionPolicy, models_in, parse_policy, read_models
-from headrace_serving.execution import Executor
+from headrace_serving.execution import Executor, limit_blas
 from headrace_serving.listen import DEFAULT_GRACE, listen, run, url_of
 from headrace_serving.manager import ModelManager
 from headrace_serving.repository import ModelRepository, ModelSpec, State, no_version_loads, version_folders
@@ -145,7 +145,8 @@ def _numbers(context: click.Context, parameter: click.Parameter, value: str) -> 
     metavar="N,N,...",
     callback=_numbers,
     default="",
-    help="Sizes to which batches are filled up; the last is the largest. Default: any.",
+    help="Sizes to which batches are filled up; the last is the largest. Default: 1, 2, 4, 8 and eighths of the "
+    "largest, for the first call of each size takes longer than filling up.",
 )
 @click.option(
     "--max-queued-batches",
@@ -156,6 +157,13 @@ def _numbers(context: click.Context, parameter: click.Parameter, value: str) -> 
 )
 @click.option(
     "--threads", default=DEFAULT_THREADS, show_default=True, type=click.IntRange(1), help="How many calls run at once."
+)
+@click.option(
+    "--blas-threads",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Threads of NumPy's linear algebra in each call; more than the cores that are idle make it slower.",
 )
 @click.option(
     "--request-timeout",
@@ -211,6 +219,7 @@ def serve(
     allowed_batch_sizes: tuple[int, ...],
     max_queued_batches: int,
     threads: int,
+    blas_threads: int,
     request_timeout: float,
     max_concurrency: int,
     lame_duck: float,
@@ -237,7 +246,13 @@ def serve(
         raise click.UsageError(f"--label names {unknown[0]!r}, which is no model of --model")
     try:
         batching = (
-            BatchingOptions(max_batch_size, batch_timeout, allowed_batch_sizes, max_queued_batches, adaptive_batching)
+            BatchingOptions(
+                max_batch_size,
+                batch_timeout,
+                allowed_batch_sizes or usual_sizes(max_batch_size),
+                max_queued_batches,
+                adaptive_batching,
+            )
             if max_batch_size
             else None
         )
@@ -249,6 +264,7 @@ def serve(
         listener = listen(host, port)
     except (HeadraceError, OSError) as error:
         raise click.ClickException(str(error)) from error
+    limit_blas(blas_threads)
     server = ModelServer(repository, manager=manager, strict_json=strict_json)
     app = create_app(
         server,

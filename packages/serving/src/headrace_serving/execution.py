@@ -8,6 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
 from headrace.errors import HeadraceError, InternalError
 from headrace_serving.model import Array, Signature
 
@@ -153,6 +155,15 @@ class ThreadExecutor:
     def close(self) -> None:
         """Finish what was taken in, then end the threads."""
         self._threads.shutdown()
+
+
+def limit_blas(threads: int) -> None:
+    """Let each call of NumPy's linear algebra use so many threads, in the whole process.
+
+    By default it uses as many as there are cores, and lets them wait for each other in loops: where other threads or
+    processes want a core too, a call that takes 0.05 ms alone takes 50.
+    """
+    threadpool_limits(limits=threads, user_api="blas")
 
 
 def do_nothing() -> None:

@@ -6,6 +6,7 @@ names them; a header tells how long the document is.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ import numpy as np
 import headrace as hr
 from headrace_serving.datatypes import count_elements, datatype_of, datatypes, tensor_from_bytes, tensor_to_bytes
 from headrace_serving.errors import BadRequestError, UnsupportedError
+from headrace_serving.json_numbers import MIN_BYTES, parse_numbers
 from headrace_serving.json_tensor import OPEN_JSON_TYPES, array_from_elements, dump_json, flatten, tensor_to_json
 from headrace_serving.json_value import JsonValue, parse_json, show
 from headrace_serving.model import Array, Signature, TensorInfo, check_shape, find_signature
@@ -81,13 +83,24 @@ def parse_infer(
             got=str(json_bytes),
             hint="it counts the bytes of the JSON document, before any compression",
         )
-    document = _object(parse_json(bytes(body[:json_bytes]), tokens=not strict, trailing=False), "the request")
+    text = bytes(body[:json_bytes])
+    raw = memoryview(body)[len(text) :]
+    if len(text) >= MIN_BYTES and isinstance(document := parse_numbers(text), dict):
+        with contextlib.suppress(BadRequestError, UnsupportedError):  # which are told better of the other form
+            return _from_document(document, raw, signatures)
+    document = _object(parse_json(text, tokens=not strict, trailing=False), "the request")
+    return _from_document(document, raw, signatures)
+
+
+def _from_document(
+    document: dict[str, JsonValue], raw: memoryview, signatures: Mapping[str, Signature]
+) -> InferRequest:
     parameters = _parameters(document, "the request")
     name, signature = find_signature(_string(parameters, "signature_name", "the parameters") or "", signatures)
     return InferRequest(
         signature_name=name,
         signature=signature,
-        inputs=_inputs(document, memoryview(body)[len(body) if json_bytes is None else json_bytes :], signature),
+        inputs=_inputs(document, raw, signature),
         outputs=_outputs(document, parameters, signature),
         id=_string(document, "id", "the request"),
         priority=_natural(parameters, "priority", "the parameters") or 0,
@@ -251,16 +264,17 @@ def _inputs(document: Mapping[str, JsonValue], raw: memoryview, signature: Signa
 
 def _shape(name: str, entry: Mapping[str, JsonValue], info: TensorInfo) -> list[int]:
     datatype = _string(entry, "datatype", f"input '{name}'")
-    if datatype not in datatypes():
+    expected = datatype_of(info.dtype)
+    if datatype != expected and datatype not in datatypes():
         raise BadRequestError(
             f"input '{name}' has no datatype that the protocol knows",
             expected=", ".join(datatypes()),
             got=show(entry.get("datatype")),
         )
-    if datatype != datatype_of(info.dtype):
+    if datatype != expected:
         raise BadRequestError(
             f"input '{name}' has a datatype that the model does not take",
-            expected=datatype_of(info.dtype),
+            expected=expected,
             got=datatype,
         )
     sizes = entry.get("shape")
@@ -279,7 +293,7 @@ def _from_json(name: str, dtype: hr.DType, shape: list[int], data: JsonValue) ->
             got=f"{datatype_of(dtype)} as 'data'",
             hint="give its parameter 'binary_data_size'",
         )
-    if not isinstance(data, list):
+    if not isinstance(data, (list, np.ndarray)):
         raise _wrong(f"'data' of input '{name}'", "a list", data)
     nested, elements = flatten(data)
     count = count_elements(name, shape, dtype)

@@ -16,7 +16,7 @@ import orjson
 
 import headrace as hr
 from headrace_serving.errors import BadRequestError, UnsupportedError
-from headrace_serving.json_value import JsonValue, json_type, show
+from headrace_serving.json_value import JsonValue, NumberArray, json_type, show
 from headrace_serving.model import Array, type_name
 
 _MAX_RANK = 32
@@ -47,12 +47,14 @@ def tensor_from_json(value: JsonValue, dtype: hr.DType) -> Array:
     shape, elements = flatten(value)
     allowed = JSON_TYPES.get(dtype.name)
     if allowed is None:
-        first = show(elements[0]) if elements else "[]"
+        first = show(elements[0]) if len(elements) else "[]"
         raise UnsupportedError(f"Conversion of JSON Value: {first} to type: {type_name(dtype)}")
     return array_from_elements(elements, dtype, allowed).reshape(shape)
 
 
-def array_from_elements(elements: Sequence[JsonValue], dtype: hr.DType, allowed: frozenset[type]) -> Array:
+def array_from_elements(
+    elements: Sequence[JsonValue] | NumberArray, dtype: hr.DType, allowed: frozenset[type]
+) -> Array:
     """Return the vector of some elements.
 
     Args:
@@ -62,6 +64,8 @@ def array_from_elements(elements: Sequence[JsonValue], dtype: hr.DType, allowed:
     Raises:
       BadRequestError: an element has another type, or cannot be a value of the dtype.
     """
+    if isinstance(elements, np.ndarray):
+        return _converted(elements, dtype, allowed)
     if not allowed.issuperset(map(type, elements)):
         raise _type_error(next(element for element in elements if type(element) not in allowed), dtype)
     return _array(elements, dtype)
@@ -72,14 +76,16 @@ def is_base64_object(value: JsonValue) -> bool:
     return isinstance(value, dict) and len(value) == 1 and isinstance(value.get("b64"), str)
 
 
-def flatten(value: JsonValue) -> tuple[list[int], Sequence[JsonValue]]:
+def flatten(value: JsonValue) -> tuple[list[int], Sequence[JsonValue] | NumberArray]:
     """Return the shape of nested lists and their elements in C order.
 
     Raises:
       BadRequestError: the lists are ragged, or nested too deeply.
     """
+    if isinstance(value, np.ndarray):
+        return list(value.shape), value.reshape(-1)
     shape: list[int] = []
-    probe = value
+    probe: JsonValue = value
     while isinstance(probe, list):
         shape.append(len(probe))
         if not probe:
@@ -120,6 +126,19 @@ def _array(elements: Sequence[JsonValue], dtype: hr.DType) -> Array:
         limits = np.iinfo(dtype.name)
         beyond = (number for number in elements if isinstance(number, int) and not limits.min <= number <= limits.max)
         raise _type_error(next(beyond), dtype) from error
+
+
+def _converted(numbers: NumberArray, dtype: hr.DType, allowed: frozenset[type]) -> Array:
+    kind = float if numbers.dtype.kind == "f" else int
+    if kind not in allowed:
+        raise _type_error(numbers[:1].tolist()[0], dtype)
+    if dtype.is_floating:
+        with np.errstate(over="ignore"):
+            return numbers.astype(np.float64, copy=False).astype(dtype.array_type)
+    limits = np.iinfo(dtype.name)
+    if numbers.min() < limits.min or numbers.max() > limits.max:
+        raise _type_error(int(numbers.max()), dtype)
+    return numbers.astype(dtype.array_type)
 
 
 def string_from_json(value: JsonValue) -> bytes:

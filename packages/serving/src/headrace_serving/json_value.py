@@ -10,15 +10,28 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable
+from typing import TypeAlias
 
+import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from headrace_serving.errors import BadRequestError
 
-JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
+NumberArray: TypeAlias = NDArray[np.int64] | NDArray[np.float64]
+JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"] | NumberArray
+"""An array stands for nested lists of as many integers, or of numbers at least one of which is none."""
 
 _SHOWN_CHARACTERS = 256
-_TYPE_NAMES = {type(None): "Null", int: "Number", float: "Number", str: "String", list: "Array", dict: "Object"}
+_TYPE_NAMES = {
+    type(None): "Null",
+    int: "Number",
+    float: "Number",
+    str: "String",
+    list: "Array",
+    dict: "Object",
+    np.ndarray: "Array",
+}
 
 
 def parse_json(body: bytes, *, tokens: bool = True, trailing: bool = True) -> JsonValue:
@@ -82,7 +95,12 @@ _STRICT_DECODER = json.JSONDecoder(parse_float=_finite, parse_int=_integer, pars
 
 def show(value: JsonValue) -> str:
     """Return a value as JSON for an error text, cut after 256 characters."""
-    return _joined_up_to(_SHOWN_CHARACTERS, json.JSONEncoder(ensure_ascii=False).iterencode(value))
+    return _joined_up_to(_SHOWN_CHARACTERS, _Shown(ensure_ascii=False).iterencode(value))
+
+
+class _Shown(json.JSONEncoder):
+    def default(self, o: object) -> object:
+        return o.tolist() if isinstance(o, np.ndarray) else super().default(o)
 
 
 def _joined_up_to(limit: int, pieces: Iterable[str]) -> str:

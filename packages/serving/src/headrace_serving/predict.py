@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from headrace_serving.errors import BadRequestError
+import numpy as np
+
+from headrace_serving.errors import BadRequestError, UnsupportedError
+from headrace_serving.json_numbers import MIN_BYTES, parse_numbers
 from headrace_serving.json_tensor import dump_json, is_base64_object, shape_text, tensor_from_json, tensor_to_json
 from headrace_serving.json_value import JsonValue, parse_json, show
 from headrace_serving.model import Array, Signature, TensorInfo, check_shape, find_signature
@@ -40,7 +44,13 @@ def parse_predict(body: bytes, signatures: Mapping[str, Signature], *, strict: b
       BadRequestError: the document breaks a rule of the protocol or of the signature.
       UnsupportedError: the signature has an input whose dtype has no JSON form.
     """
-    document = parse_object(body, strict=strict)
+    if len(body) >= MIN_BYTES and isinstance(document := parse_numbers(body), dict):
+        with contextlib.suppress(BadRequestError, UnsupportedError):  # which are told better of the other form
+            return _from_document(document, signatures)
+    return _from_document(parse_object(body, strict=strict), signatures)
+
+
+def _from_document(document: dict[str, JsonValue], signatures: Mapping[str, Signature]) -> PredictRequest:
     name, signature = find_signature(signature_name(document), signatures)
     if "instances" in document and "inputs" in document:
         raise BadRequestError(
@@ -116,6 +126,9 @@ def inputs_from_rows(
     Raises:
       BadRequestError: it is no list, or empty, or a row does not fit.
     """
+    if isinstance(instances, np.ndarray):
+        alias, info = _only_input(f"{key} is a plain list, but expecting list of objects", infos)
+        return {alias: tensor_from_json(instances, info.dtype)}
     if not isinstance(instances, list):
         raise BadRequestError(f"JSON Value: {show(document)} Excepting '{key}' to be an list/array")
     if not instances:
