@@ -143,6 +143,19 @@ def test_a65_a_loop_that_was_not_closed_is_refused() -> None:
         hr.Session(graph).run(result)
 
 
+def test_a65_a_loop_that_a_constant_opens_from_outside_is_explained() -> None:
+    with hr.Graph().as_default() as graph:
+        head, body, result = _loop()
+        enters = [hr.apply_op("Enter", value, frame_name="inner") for value in (hr.constant(0), body)]
+        hr.add(*enters, name="sum")
+        graph.close_loop(head, hr.apply_op("NextIteration", hr.apply_op("Exit", graph.tensor("sum:0"))))
+    with pytest.raises(
+        hr.errors.GraphError,
+        match=r"'sum' reads 'Enter_2:0' from another loop(.|\n)*from the outside of all loops and from loop 'loop'",
+    ):
+        hr.Session(graph).run(result)
+
+
 @pytest.mark.parametrize("type_name", ["Exit", "NextIteration"])
 def test_a65_what_leaves_or_turns_a_loop_is_inside_one(type_name: str) -> None:
     with hr.Graph().as_default() as graph:

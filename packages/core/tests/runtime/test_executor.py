@@ -2,29 +2,297 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+import pytest
+
 import headrace as hr
+from headrace.runtime import workers
 
 
-def counting_loop(limit: Any, body: Callable[[hr.Tensor], hr.Tensor] | None = None, **attrs: Any) -> hr.Tensor:
-    """while i < limit: i = i + 1, built by hand."""
-    start = hr.apply_op("Enter", hr.constant(0), frame_name="count", **attrs)
-    bound = hr.apply_op("Enter", limit, frame_name="count", is_constant=True, **attrs)
-    i, _ = hr.apply_op("Merge", [start])
-    more = hr.apply_op("LoopCond", i < bound)
-    done, go = hr.apply_op("Switch", i, more)
-    following = go + 1 if body is None else body(go)
-    i.op.graph.close_loop(i.op, hr.apply_op("NextIteration", following))
-    result: hr.Tensor = hr.apply_op("Exit", done)
-    return result
+@hr.register_op(
+    "TestMeet",
+    inputs={"x": "T"},
+    outputs={"y": "T"},
+    attrs={"place": hr.attr.string(), "parties": hr.attr.int(2)},
+    stateful=True,
+    blocks=True,
+)
+def _meet_shape(op: Any) -> Any:
+    """x, when as many as there are parties have come to the place."""
+    return [op.inputs[0].shape]
 
 
-def test_a_loop() -> None:
+@hr.register_op("TestFail", inputs={"x": "T"}, outputs={"y": "T"}, stateful=True)
+def _fail_shape(op: Any) -> Any:
+    """Nothing: an error."""
+    return [op.inputs[0].shape]
+
+
+@hr.register_op("TestCount", inputs={"x": "T"}, outputs={"y": "T"}, attrs={"place": hr.attr.string()}, stateful=True)
+def _count_shape(op: Any) -> Any:
+    """x, and it is counted."""
+    return [op.inputs[0].shape]
+
+
+class _Place:
+    """Where operations of a test meet. Mutable."""
+
+    def __init__(self) -> None:
+        self.condition = threading.Condition()
+        self.come = 0
+        self.waiting = threading.Event()
+        self.threads: list[str] = []
+
+
+_places: dict[str, _Place] = {}
+
+
+@hr.register_kernel("TestMeet")
+def _meet(op: Any, x: Any) -> Any:
+    place = _places[op.attr("place")]
+    with place.condition:
+        place.come += 1
+        place.threads.append(threading.current_thread().name)
+        turn = -(-place.come // op.attr("parties")) * op.attr("parties")
+        place.condition.notify_all()
+        place.waiting.set()
+        op.step.wait(place.condition, lambda: place.come >= turn, lambda: f"{place.come} came")
+    return np.array(x)
+
+
+@hr.register_kernel("TestFail")
+def _fail(op: Any, x: Any) -> Any:
+    raise ZeroDivisionError("on purpose")
+
+
+@hr.register_kernel("TestCount")
+def _count(op: Any, x: Any) -> Any:
+    _places[op.attr("place")].come += 1
+    return np.array(x)
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest) -> Iterator[str]:
+    _places[request.node.name] = _Place()
+    yield request.node.name
+    del _places[request.node.name]
+
+
+def _loop(
+    limit: Any, body: Callable[[hr.Tensor], hr.Tensor] | None = None, name: str = "loop", **attrs: Any
+) -> tuple[hr.Tensor, hr.Tensor]:
+    """while i < limit: i, sum = i + 1, sum + body(i), as primitives."""
+    attrs["frame_name"] = name
+    zero = hr.multiply(limit, 0)  # of the loop around, if there is one
+    heads = [hr.apply_op("Merge", [hr.apply_op("Enter", zero, **attrs)])[0] for _ in range(2)]
+    bound = hr.apply_op("Enter", limit, is_constant=True, **attrs)
+    more = hr.apply_op("LoopCond", heads[0] < bound)
+    exits, bodies = zip(*(hr.apply_op("Switch", head, more) for head in heads), strict=True)
+    following = [bodies[0] + 1, bodies[1] + (bodies[0] if body is None else body(bodies[0]))]
+    for head, tensor in zip(heads, following, strict=True):
+        head.op.graph.close_loop(head.op, hr.apply_op("NextIteration", tensor))
+    count, total = (hr.apply_op("Exit", tensor) for tensor in exits)
+    return count, total
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 5000])
+def test_a63_a_loop_runs_as_often_as_its_condition_says(count: int) -> None:
     with hr.Graph().as_default() as graph:
         n = hr.placeholder(hr.int32, [])
-        result = counting_loop(n)
+        results = _loop(n)
     session = hr.Session(graph)
-    for count in (0, 1, 7, 1000):
-        assert session.run(result, feeds={n: count}) == count
+    assert session.run(list(results), feeds={n: count}) == [count, count * (count - 1) // 2]
+    assert session.make_callable(results[0], [n])(count) == count
+
+
+def test_a63_a_loop_of_a_hundred_thousand_iterations() -> None:
+    with hr.Graph().as_default() as graph:
+        count, _ = _loop(hr.constant(10**5))
+    assert hr.Session(graph).run(count) == 10**5
+
+
+def test_a63_loops_three_deep() -> None:
+    with hr.Graph().as_default() as graph:
+
+        def inner(i: hr.Tensor) -> hr.Tensor:
+            return _loop(i, name="inner")[1]
+
+        def middle(i: hr.Tensor) -> hr.Tensor:
+            return _loop(i, inner, name="middle")[1]
+
+        _, total = _loop(hr.constant(7), middle, name="outer")
+    expected = sum(sum(sum(range(j)) for j in range(i)) for i in range(7))
+    assert hr.Session(graph).run(total) == expected
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_a60_the_branch_that_is_not_taken_does_not_compute(taken: bool, place: str) -> None:
+    with hr.Graph().as_default() as graph:
+        predicate = hr.placeholder(hr.bool, [])
+        off, on = hr.apply_op("Switch", hr.constant(5.0), predicate)
+        counted = hr.apply_op("TestCount", on, place=place)
+        merged, index = hr.apply_op("Merge", [off, counted * 2.0])
+    session = hr.Session(graph)
+    assert session.run([merged, index], feeds={predicate: taken}) == ([10.0, 1] if taken else [5.0, 0])
+    assert _places[place].come == taken
+
+
+def test_a_fetch_on_a_branch_that_was_not_taken_is_an_error() -> None:
+    with hr.Graph().as_default() as graph:
+        predicate = hr.placeholder(hr.bool, [])
+        _, on = hr.apply_op("Switch", hr.constant(5.0), predicate)
+        y = hr.multiply(on, 2.0, name="y")
+    session = hr.Session(graph)
+    assert session.run(y, feeds={predicate: True}) == 10.0
+    with pytest.raises(hr.errors.InvalidArgumentError, match=r"'y:0' has no value(.|\n)*branch that was not taken"):
+        session.run(y, feeds={predicate: False})
+    assert session.run(y.op, feeds={predicate: False}) is None
+
+
+def test_results_that_tokens_pass_on_alias_nothing() -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [2])
+        _, on = hr.apply_op("Switch", x, hr.constant(True))
+        _, constant = hr.apply_op("Switch", hr.constant([1.0, 2.0]), hr.constant(True))
+    fed = np.ones(2, np.float32)
+    first, second, third = hr.Session(graph).run([on, on, constant], feeds={x: fed})
+    assert not any(np.shares_memory(a, b) for a, b in [(first, fed), (first, second)])
+    third[:] = 0
+    assert hr.Session(graph).run(constant).tolist() == [1.0, 2.0]
+
+
+def test_operations_that_wait_for_each_other_run_at_once(place: str) -> None:
+    with hr.Graph().as_default() as graph:
+        x, y = (hr.apply_op("TestMeet", hr.constant(value), place=place, parties=3) for value in (1.0, 2.0))
+        z = hr.apply_op("TestMeet", hr.constant(3.0), place=place, parties=3)
+        total = hr.exp(x) * 0.0 + x + y + z
+    assert hr.Session(graph).run(total, timeout=10) == 6.0
+    assert len(set(_places[place].threads)) == 3
+
+
+def test_one_that_waits_after_another_needs_no_second_thread(place: str) -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.apply_op("TestMeet", hr.constant(1.0), place=place, parties=1)
+        y = hr.apply_op("TestMeet", x + 1.0, place=place, parties=1)
+    session = hr.Session(graph)
+    assert session.run(y * 2.0) == 4.0
+    assert set(_places[place].threads) == {threading.current_thread().name}
+
+
+def test_what_need_not_wait_runs_before_what_waits(place: str) -> None:
+    with hr.Graph().as_default() as graph:
+        variable = hr.Variable(0.0, name="v")
+        gate = hr.apply_op("TestMeet", hr.constant(1.0), place=place, parties=2)
+        update = variable.assign_add(1.0)  # made after the operation that waits, and not waiting for it
+    session = hr.Session(graph)
+    pending = session.run_async([gate, update.op if isinstance(update, hr.Tensor) else update])
+    assert _places[place].waiting.wait(10)
+    assert session.read_variables(["v"])["v"] == 1.0
+    with _places[place].condition:
+        _places[place].come += 1
+        _places[place].condition.notify_all()
+    pending.result(timeout=10)
+
+
+def test_a64_iterations_overlap_where_they_may(place: str) -> None:
+    def meet(i: hr.Tensor) -> hr.Tensor:
+        met: hr.Tensor = hr.apply_op("TestMeet", i, place=place, parties=4)
+        return met
+
+    with hr.Graph().as_default() as graph:
+        _, total = _loop(hr.constant(8), meet, parallel_iterations=4)
+    assert hr.Session(graph).run(total, timeout=10) == sum(range(8))
+
+
+def test_a64_with_one_parallel_iteration_they_do_not_overlap(place: str) -> None:
+    def meet(i: hr.Tensor) -> hr.Tensor:
+        met: hr.Tensor = hr.apply_op("TestMeet", i, place=place, parties=2)
+        return met
+
+    with hr.Graph().as_default() as graph:
+        _, total = _loop(hr.constant(8), meet, parallel_iterations=1)
+    with pytest.raises(hr.errors.DeadlineExceededError, match=r"TestMeet(.|\n)*1 came"):
+        hr.Session(graph).run(total, timeout=0.05)
+
+
+def test_the_first_error_ends_the_step_and_nothing_goes_on_after_it(place: str) -> None:
+    with hr.Graph().as_default() as graph:
+        waits = [hr.apply_op("TestMeet", hr.constant(1.0), place=place, parties=9) for _ in range(3)]
+        fails = hr.apply_op("TestFail", hr.constant(1.0), name="faulty")
+        total = hr.add_n([*waits, fails])
+    with pytest.raises(ZeroDivisionError, match="on purpose") as caught:
+        hr.Session(graph).run(total, timeout=10)
+    assert any("faulty" in note for note in caught.value.__notes__)
+    place_of_test = _places[place]
+    assert not place_of_test.condition._waiters  # type: ignore[attr-defined]  # nobody waits any more
+
+
+def test_cancelling_ends_every_wait_of_a_step(place: str) -> None:
+    with hr.Graph().as_default() as graph:
+        waits = [hr.apply_op("TestMeet", hr.constant(1.0), place=place, parties=9) for _ in range(3)]
+    session = hr.Session(graph)
+    pending = session.run_async(waits)
+    assert _places[place].waiting.wait(10)
+    pending.cancel()
+    with pytest.raises(hr.errors.CancelledError, match=r"a call of cancel\(\)"):
+        pending.result(timeout=10)
+    assert not _places[place].condition._waiters  # type: ignore[attr-defined]
+
+
+def test_a_loop_without_end_is_ended_by_its_deadline() -> None:
+    with hr.Graph().as_default() as graph:
+        _, total = _loop(hr.constant(2**31 - 1))
+    with pytest.raises(hr.errors.DeadlineExceededError, match=r"did not end in time(.|\n)*before "):
+        hr.Session(graph).run(total, timeout=0.05)
+
+
+def test_initial_values_may_take_branches() -> None:
+    with hr.Graph().as_default() as graph:
+        off, on = hr.apply_op("Switch", hr.constant(3.0), hr.constant(True))
+        variable = hr.Variable(hr.apply_op("Merge", [off, on + 1.0])[0], name="v")
+    assert hr.Session(graph).run(variable) == 4.0
+
+
+def test_abort_ends_the_step_where_it_runs() -> None:
+    with hr.Graph().as_default() as graph:
+        predicate = hr.placeholder(hr.bool, [])
+        off, on = hr.apply_op("Switch", hr.constant(5.0), predicate)
+        with hr.control_dependencies([hr.identity(on)]):
+            abort = hr.apply_op("Abort", error_msg="no way")
+            nothing = hr.apply_op("Abort", error_msg="no way", exit_without_error=True)
+    session = hr.Session(graph)
+    session.run([off, abort], feeds={predicate: False})
+    session.run(nothing, feeds={predicate: True})
+    with pytest.raises(hr.errors.AbortedError, match=r"no way(.|\n)*Abort 'Abort'"):
+        session.run(abort, feeds={predicate: True})
+
+
+def test_workers_are_used_again() -> None:
+    names: list[str] = []
+    for _ in range(5):
+        done = threading.Event()
+
+        def job(done: threading.Event = done) -> None:
+            names.append(threading.current_thread().name)
+            done.set()
+
+        workers.submit(job)
+        assert done.wait(10)
+        while not workers._idle:  # it has to come back first
+            pass
+    assert len(set(names)) == 1
+
+
+def test_a_worker_that_was_idle_for_long_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "IDLE_SECONDS", 0.01)
+    threads: list[threading.Thread] = []
+    workers._idle.clear()
+    workers.submit(lambda: threads.append(threading.current_thread()))
+    while not threads:
+        pass
+    threads[0].join(10)
+    assert not threads[0].is_alive()

@@ -173,6 +173,14 @@ class Frames:
 
 
 def _crossing(op: Operation, edge: str, frame: Frame, other: Frame) -> GraphError:
+    if frame.name == other.name and frame.parent is not None and other.parent is not None:
+        return GraphError(
+            f"'{op.name}' reads '{edge}' from another loop of the same name",
+            where=op.location,
+            expected="inputs of one frame, whose Enter operations all lie in the same loop",
+            got=f"loop '{frame.name}' opened from {frame.parent.label} and from {other.parent.label}",
+            hint="inside a loop, let Enter read a value of that loop (x * 0 for 0): a constant belongs to none",
+        )
     inner, outer = (frame, other) if other.is_around(frame) else (other, frame)
     return GraphError(
         f"the edge from '{edge}' to '{op.name}' crosses the border of a loop",
