@@ -64,6 +64,7 @@ PACKAGES = {
     for package in (
         Package("core", "headrace", without=(*HEAVY, "google_crc32c", "headrace_checkpoint")),
         Package("checkpoint", "headrace_checkpoint", local=("core",), without=(*HEAVY, "headrace_serving")),
+        Package("kernels-cpu", "headrace_cpu", local=("core",), without=("cupy", "fastapi", "grpc", "tensorboard")),
         Package("serving", "headrace_serving", local=("core", "checkpoint"), without=("cupy", "grpc", "tensorboard")),
         Package("viz", "headrace_viz", local=("core",), without=("cupy", "fastapi", "headrace_checkpoint")),
     )

@@ -45,7 +45,12 @@ PUBLIC = (
     *(f"headrace.loops.{name}" for name in ("fusion", "interpreter", "ir", "lowering")),
     *(f"headrace.loops.{name}" for name in ("printer", "registry", "value", "verifier")),
 )
-SIBLINGS = {"headrace_checkpoint": (), "headrace_serving": ("headrace_checkpoint",), "headrace_viz": ()}
+SIBLINGS = {
+    "headrace_checkpoint": (),
+    "headrace_cpu": (),
+    "headrace_serving": ("headrace_checkpoint",),
+    "headrace_viz": (),
+}
 
 
 def imports(path: Path, module: str) -> Iterator[tuple[int, str, list[str]]]:

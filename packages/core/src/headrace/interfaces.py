@@ -69,6 +69,22 @@ class VariableStorage(Protocol):
         of which a copy is kept. If it raises before it writes, the variable keeps its old value.
         """
 
+    def acquire(self, fresh: tuple[int, ...] | None) -> Array:
+        """Lock the variable and give an array without gaps that holds its value and that nobody else sees.
+
+        For code that writes several variables at one moment; it takes their locks in the order of `id` and must call
+        `release` for each, whatever happens.
+
+        Args:
+          fresh: the shape of an array to give instead, of any content, where all of the value will be written anyway
+            and there is none yet or somebody reads it; or None.
+        Raises:
+          FailedPreconditionError: it has no value and `fresh` is None; the lock is not held then.
+        """
+
+    def release(self, value: Array | None) -> None:
+        """Make the array that `acquire` gave the value, or keep the old one if it is None; unlock."""
+
     def destroy(self) -> None:
         """Forget the value; the variable is uninitialised again."""
 

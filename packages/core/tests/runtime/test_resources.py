@@ -60,3 +60,40 @@ def test_new_variables_get_names_of_their_own_from_any_number_of_threads() -> No
     for thread in threads:
         thread.join()
     assert len(set(names)) == 400
+
+
+def test_an_acquired_variable_is_written_in_place_unless_somebody_reads_it() -> None:
+    buffer = _buffer()
+    buffer.assign(np.zeros(2, np.float32))
+    taken = buffer.acquire(None)
+    taken[:] = 1
+    buffer.release(taken)
+    del taken
+    reader = buffer.read()
+    taken = buffer.acquire(None)
+    assert taken is not reader
+    taken[:] = 2
+    buffer.release(taken)
+    assert (reader.tolist(), buffer.read().tolist()) == ([1, 1], [2, 2])
+
+
+def test_a_variable_without_a_value_is_acquired_only_to_be_written_whole() -> None:
+    buffer = _buffer()
+    with pytest.raises(hr.errors.FailedPreconditionError, match="'v' has no value yet"):
+        buffer.acquire(None)
+    taken = buffer.acquire((2,))
+    buffer.release(None)
+    assert not buffer.is_initialized
+    taken = buffer.acquire((2,))
+    taken[:] = 3
+    buffer.release(taken)
+    assert buffer.read().tolist() == [3, 3]
+
+
+def test_an_acquired_array_has_no_gaps() -> None:
+    buffer = ResourceManager().variable("", "v", hr.float32, hr.Shape([2, 3]))
+    buffer.assign(np.asfortranarray(np.arange(6, dtype=np.float32).reshape(2, 3)))
+    taken = buffer.acquire(None)
+    assert taken.flags.c_contiguous
+    buffer.release(taken)
+    assert buffer.read().tolist() == [[0, 1, 2], [3, 4, 5]]

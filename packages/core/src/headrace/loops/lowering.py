@@ -426,6 +426,9 @@ class _Nest:
                     gone.add(left.pop())
                     self.extents[axis] *= self.extents[last]
                 left.append(axis)
+            if axes and not left:  # a loop has an axis, if only for one index
+                left = [axes[-1]]
+                gone.discard(axes[-1])
             axes[:] = left
 
         def place(buffer: int, access: Access) -> tuple[int, Access]:

@@ -1,1 +1,17 @@
-"""From the graph of one step to its memory and its code."""
+"""From the graph of one step to its memory and its code. What is listed here is what other backends build on."""
+
+from headrace.kernels.context import group_inputs
+from headrace.plan.memory import ALIGNMENT, Allocation, Step, last_uses, plan_memory
+from headrace.plan.program import Line, Program, flat_aliases
+
+__all__ = [
+    "ALIGNMENT",
+    "Allocation",
+    "Line",
+    "Program",
+    "Step",
+    "flat_aliases",
+    "group_inputs",
+    "last_uses",
+    "plan_memory",
+]

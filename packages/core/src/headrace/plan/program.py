@@ -17,7 +17,7 @@ from headrace.plan.late_shapes import checked_late, shows_late
 from headrace.plan.memory import Allocation, Step, last_uses, plan_memory
 from headrace.types import DType
 
-__all__ = ["Line", "Program", "is_handle"]
+__all__ = ["Line", "Program", "flat_aliases", "is_handle"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,12 +164,12 @@ def _memory_step(line: Line, tensors: Sequence[Tensor], results: frozenset[int])
         sizes=tuple(
             (size or 0) * output.dtype.size if planned else None for size, output in zip(sizes, outputs, strict=True)
         ),
-        aliases=_flat_aliases(line),
+        aliases=flat_aliases(line),
         in_place=tuple(same),
     )
 
 
-def _flat_aliases(line: Line) -> tuple[int, ...]:
+def flat_aliases(line: Line) -> tuple[int, ...]:
     """Flat positions of the inputs that outputs may be views of; with list inputs, all of them to be safe."""
     if not line.kernel.aliases or len(line.op.op_def.inputs) == len(line.inputs):
         return line.kernel.aliases

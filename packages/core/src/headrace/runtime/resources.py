@@ -72,6 +72,27 @@ class VariableBuffer:
                 target = np.array(replacement)  # it may be memory of a step, or of the caller
             self._value = target
 
+    def acquire(self, fresh: tuple[int, ...] | None) -> Array:
+        """Lock the variable and give its buffer to be written in place (see the interface)."""
+        self._lock.acquire()
+        try:
+            if self._value is not None and self._value.flags.c_contiguous and _references(self) <= _UNSHARED:
+                return self._value
+            if fresh is not None:
+                return np.empty(fresh, self.dtype.array_type)
+            if self._value is None:
+                raise self._uninitialized()
+            return np.array(self._value, order="C")
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def release(self, value: Array | None) -> None:
+        """Keep what `acquire` gave, or with None the old value, and unlock."""
+        if value is not None:
+            self._value = value
+        self._lock.release()
+
     def destroy(self) -> None:
         """Forget the value."""
         with self._lock:

@@ -1,0 +1,225 @@
+"""Layout: a schedule with its regions lowered and its memory planned: all that the driver's code is written from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace import Tensor
+from headrace.loops.fusion import produced_by
+from headrace.loops.ir import Region
+from headrace.loops.lowering import lower
+from headrace.loops.verifier import verify_region
+from headrace.plan import Allocation, Line, Step, flat_aliases, plan_memory
+from headrace_cpu.scheduling import Key, Schedule, is_native
+
+__all__ = ["Layout", "Run", "Unit", "lay_out"]
+
+
+@dataclass(slots=True)
+class Unit:
+    """One thing that a run does. Mutable until memory is planned.
+
+    Attributes:
+      region: the loops, or None.
+      call: what a library does, or None.
+      keys: the memory of each buffer, in the order in which the code takes it.
+      inputs, outputs: the keys that are read and written.
+      identity: inputs that may be the first output.
+      line: of the operation, where it is one.
+      scratch: numbers of the memory that a library works in.
+      bound: if it is not 0, the unit checks that the integers in its one memory are in `[0, bound)`.
+    """
+
+    region: Region | None
+    call: Any
+    keys: tuple[Key, ...]
+    inputs: tuple[Key, ...]
+    outputs: tuple[Key, ...]
+    identity: frozenset[Key] = frozenset()
+    line: int | None = None
+    scratch: tuple[int, ...] = ()
+    bound: int = 0
+
+
+@dataclass(slots=True)
+class Run:
+    """Units that run one after the other in one native call, or one line of NumPy.
+
+    Attributes:
+      kind: host, compute or update.
+      lines: positions of the program's lines that it computes.
+      units: what it does; empty for host.
+    """
+
+    kind: str
+    lines: list[int]
+    units: list[Unit] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Layout:
+    """The runs of a segment and where their values live.
+
+    Attributes:
+      schedule: what runs.
+      runs: in order.
+      allocation: offsets in the arena, by number; numbers beyond those of the program are partial results.
+      numbers: the number of each key that is in the arena or held by Python.
+      fresh: result positions that a native run writes to arrays of their own, by the key they have.
+      host_outputs: values of NumPy lines that go to the arena.
+    """
+
+    schedule: Schedule
+    runs: list[Run]
+    allocation: Allocation
+    numbers: dict[Key, int]
+    fresh: dict[Key, int]
+    host_outputs: frozenset[int]
+
+
+def lay_out(schedule: Schedule) -> Layout:
+    """Lower every group and plan the memory of a step."""
+    program = schedule.program
+    result_keys = [schedule.roots.get(number, number) for number in program.results]
+    readers: dict[Key, set[int]] = {}
+    for number, group in enumerate(schedule.groups):
+        for key in group.reads:
+            readers.setdefault(key, set()).add(number)
+    wanted = set(result_keys)
+    runs: list[Run] = []
+    for kind, numbers in schedule.order:
+        run = Run(kind, [schedule.lines[position] for number in numbers for position in schedule.groups[number].items])
+        if kind != "host":
+            for number in numbers:
+                run.units += _units(schedule, number, readers, wanted)
+        runs.append(run)
+    native = {key for run in runs for unit in run.units for key in unit.outputs}
+    fresh: dict[Key, int] = {}
+    for position, key in enumerate(result_keys):
+        if key in native and isinstance(key, int) and key not in fresh:
+            fresh[key] = position
+    return _planned(schedule, runs, fresh, result_keys)
+
+
+def _units(schedule: Schedule, number: int, readers: dict[Key, set[int]], wanted: set[Key]) -> list[Unit]:
+    group = schedule.groups[number]
+    first = group.items[0]
+    if first in schedule.library:
+        line = schedule.program.lines[schedule.lines[first]]
+        call = schedule.library[first]
+        keys = tuple(schedule.roots.get(item, item) for item in line.inputs) + line.outputs
+        inputs = keys[: len(line.inputs)]
+        return [Unit(None, call, keys, inputs, line.outputs, line=schedule.lines[first])]
+    items = [schedule.items[position] for position in group.items]
+    outputs = [
+        output
+        for item in items
+        for output in item.outputs
+        if isinstance(output.key, tuple) or output.key in wanted or readers.get(output.key, set()) - {number}
+    ]
+    assert group.space is not None
+    units = []
+    for position in group.items:
+        if position in schedule.checks:
+            key, bound = schedule.checks[position]
+            units.append(Unit(None, None, (key,), (key,), (), line=schedule.lines[position], bound=bound))
+    for lowered in lower("loops", group.space, group.axes, produced_by(items), outputs):
+        verify_region(lowered.region)
+        written = {store.buffer for loop in lowered.region.loops for store in (*loop.stores, *loop.after)}
+        units.append(
+            Unit(
+                lowered.region,
+                None,
+                lowered.keys,
+                tuple(key for place, key in enumerate(lowered.keys) if place not in written),
+                tuple(key for place, key in enumerate(lowered.keys) if place in written),
+                lowered.identity,
+            )
+        )
+    return units
+
+
+def _planned(schedule: Schedule, runs: list[Run], fresh: dict[Key, int], result_keys: Sequence[Key]) -> Layout:
+    program = schedule.program
+    numbers: dict[Key, int] = {number: number for number in range(len(program.tensors))}
+    sizes: dict[int, int] = {}
+    steps: list[Step] = []
+    host_outputs: set[int] = set()
+
+    def number_of(key: Key) -> int:
+        return numbers.setdefault(key, len(numbers))
+
+    for run in runs:
+        if run.kind == "host":
+            line = program.lines[run.lines[0]]
+            planned = _host_outputs(program.tensors, line, set(result_keys))
+            host_outputs |= planned
+            steps.append(
+                Step(
+                    inputs=tuple(
+                        number
+                        for number in (schedule.roots.get(item, item) for item in line.inputs)
+                        if isinstance(number, int)
+                    ),
+                    outputs=line.outputs,
+                    sizes=tuple(
+                        _bytes(program.tensors, number) if number in planned else None for number in line.outputs
+                    ),
+                    aliases=_int_aliases(schedule, line),
+                )
+            )
+            continue
+        for unit in run.units:
+            outputs = [key for key in unit.outputs if not (isinstance(key, tuple) and key[0] == "variable")]
+            for place, key in enumerate(unit.keys):
+                if unit.region is not None and isinstance(key, tuple) and key[0] != "variable":
+                    buffer = unit.region.buffers[place]
+                    sizes[number_of(key)] = buffer.size * buffer.dtype.size
+            inputs = [key for key in unit.inputs if not (isinstance(key, tuple) and key[0] == "variable")]
+            scratch = list(unit.call.scratch) if unit.call is not None else []
+            unit.scratch = tuple(number_of(("scratch", len(steps), place)) for place in range(len(scratch)))
+            byte_counts: list[int | None] = [
+                None if key in fresh else sizes.get(number_of(key), schedule.sizes.get(key, 0)) for key in outputs
+            ]
+            steps.append(
+                Step(
+                    inputs=tuple(number_of(key) for key in inputs),
+                    outputs=(*(number_of(key) for key in outputs), *unit.scratch),
+                    sizes=(*byte_counts, *scratch),
+                    in_place=tuple(
+                        place for place, key in enumerate(inputs) if _may_share(schedule, unit, key, outputs)
+                    ),
+                )
+            )
+    results = tuple(number_of(key) for key in result_keys)
+    return Layout(schedule, runs, plan_memory(steps, results), numbers, fresh, frozenset(host_outputs))
+
+
+def _may_share(schedule: Schedule, unit: Unit, key: Key, outputs: Sequence[Key]) -> bool:
+    """True if the first output may be written over this input: element by element, of one size."""
+    return (
+        bool(outputs)
+        and key in unit.identity
+        and isinstance(key, int)
+        and schedule.sizes.get(key) == schedule.sizes.get(outputs[0])
+    )
+
+
+def _host_outputs(tensors: Sequence[Tensor], line: Line, results: set[Key]) -> set[int]:
+    """The outputs that a NumPy kernel may write to the arena: all of them or none."""
+    fits = line.kernel.takes_out and all(is_native(tensors[n]) and n not in results for n in line.outputs)
+    return set(line.outputs) if fits else set()
+
+
+def _bytes(tensors: Sequence[Tensor], number: int) -> int:
+    tensor = tensors[number]
+    return math.prod(tensor.shape.as_tuple()) * tensor.dtype.size
+
+
+def _int_aliases(schedule: Schedule, line: Line) -> tuple[int, ...]:
+    roots = [schedule.roots.get(item, item) for item in line.inputs]
+    kept = [place for place, root in enumerate(roots) if isinstance(root, int)]
+    return tuple(kept.index(place) for place in flat_aliases(line) if place in kept)

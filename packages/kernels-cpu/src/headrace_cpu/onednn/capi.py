@@ -1,0 +1,207 @@
+"""The part of oneDNN's C API that we use, by ctypes: no compiler and no headers are needed.
+
+Numbers are those of `dnnl_types.h` of oneDNN 3. Descriptors and primitives are never freed: a plan keeps them as long
+as it may run.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.metadata
+import os
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from headrace.errors import InternalError
+from headrace.types import DType
+
+__all__ = ["Argument", "Descriptor", "OneDnn", "Primitive", "onednn"]
+
+DTYPES = {"float16": 1, "bfloat16": 2, "float32": 3, "int32": 4, "int8": 5, "uint8": 6}
+SRC, DST, WEIGHTS, BIAS, WORKSPACE, SCRATCHPAD = 1, 17, 33, 41, 64, 80
+DIFF_SRC, DIFF_DST, DIFF_WEIGHTS, DIFF_BIAS = 129, 145, 161, 169
+QUERY_SRC, QUERY_DIFF_SRC, QUERY_WEIGHTS, QUERY_DIFF_WEIGHTS, QUERY_DST, QUERY_DIFF_DST, QUERY_WORKSPACE = range(
+    129, 136
+)
+FORWARD_TRAINING, FORWARD_INFERENCE = 64, 96
+CONVOLUTION_AUTO = 3
+MAX_DIMS = 12
+
+Pointer = ctypes.c_void_p
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """A memory descriptor: shape, dtype and layout."""
+
+    handle: int
+    size: int
+
+
+Argument = tuple[int, int, Descriptor]
+"""(argument number, position among the pointers of the call, layout)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive:
+    """A primitive and what it is executed with."""
+
+    handle: int
+    arguments: tuple[Argument, ...]
+
+
+class _ExecutionArgument(ctypes.Structure):
+    _fields_ = (("argument", ctypes.c_int), ("memory", ctypes.c_void_p))
+
+
+class OneDnn:
+    """The library of this process, with its one engine. Thread-safe."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self.library = library
+        library.dnnl_primitive_desc_query_md.restype = Pointer
+        library.dnnl_memory_desc_get_size.restype = ctypes.c_size_t
+        for name in ("dnnl_memory_set_data_handle", "dnnl_primitive_execute"):
+            llvm.add_symbol(name, ctypes.cast(getattr(library, name), Pointer).value)
+        engine = Pointer()
+        self._check("dnnl_engine_create", ctypes.byref(engine), 1, ctypes.c_size_t(0))
+        self.engine = engine
+        self._lock = threading.Lock()
+        self._plain: dict[tuple[Any, ...], Descriptor] = {}
+        self._primitives: dict[Any, int] = {}
+
+    def _check(self, function: str, *arguments: Any) -> None:
+        status = getattr(self.library, function)(*arguments)
+        if status:
+            raise InternalError(
+                f"oneDNN refuses {function}",
+                expected="status 0",
+                got=f"status {status}",
+                hint="please report this; hr.config(backend='numpy') does without oneDNN",
+            )
+
+    def strided(self, shape: Sequence[int], dtype: DType, strides: Sequence[int]) -> Descriptor:
+        """A layout by strides, in elements."""
+        key = (tuple(shape), dtype.name, tuple(strides))
+        with self._lock:
+            if key not in self._plain:
+                made = Pointer()
+                dims, steps = _dims(shape), _dims(strides)
+                self._check(
+                    "dnnl_memory_desc_create_with_strides",
+                    ctypes.byref(made),
+                    len(shape),
+                    dims,
+                    DTYPES[dtype.name],
+                    steps,
+                )
+                self._plain[key] = self._described(made)
+            return self._plain[key]
+
+    def any(self, shape: Sequence[int], dtype: DType) -> Descriptor:
+        """A layout that the primitive may choose."""
+        made = Pointer()
+        self._check(
+            "dnnl_memory_desc_create_with_tag", ctypes.byref(made), len(shape), _dims(shape), DTYPES[dtype.name], 1
+        )
+        return Descriptor(int(made.value or 0), 0)
+
+    def _described(self, handle: ctypes.c_void_p) -> Descriptor:
+        return Descriptor(int(handle.value or 0), int(self.library.dnnl_memory_desc_get_size(handle)))
+
+    def describe(self, function: str, *arguments: Any) -> int | None:
+        """A primitive descriptor, or None where oneDNN has no implementation."""
+        made = Pointer()
+        converted = [
+            Pointer(item.handle) if isinstance(item, Descriptor) else Pointer(item) if item is None else item
+            for item in arguments
+        ]
+        status = getattr(self.library, f"dnnl_{function}_primitive_desc_create")(
+            ctypes.byref(made), self.engine, *converted
+        )
+        return None if status else int(made.value or 0)
+
+    def queried(self, description: int, what: int) -> Descriptor:
+        """The layout that a primitive chose."""
+        handle = self.library.dnnl_primitive_desc_query_md(Pointer(description), what, 0)
+        return self._described(Pointer(handle))
+
+    def same(self, a: Descriptor, b: Descriptor) -> bool:
+        """True if two layouts are equal."""
+        return bool(self.library.dnnl_memory_desc_equal(Pointer(a.handle), Pointer(b.handle)))
+
+    def primitive(self, description: int) -> int:
+        """The primitive of a descriptor."""
+        made = Pointer()
+        self._check("dnnl_primitive_create", ctypes.byref(made), Pointer(description))
+        return int(made.value or 0)
+
+    def reorder(self, source: Descriptor, target: Descriptor) -> int | None:
+        """The primitive that copies from one layout to another."""
+        made = Pointer()
+        status = self.library.dnnl_reorder_primitive_desc_create(
+            ctypes.byref(made), Pointer(source.handle), self.engine, Pointer(target.handle), self.engine, None
+        )
+        return None if status else self.primitive(int(made.value or 0))
+
+    def entries(self, primitives: Sequence[Primitive], keep: list[Any]) -> list[int]:
+        """What the driver's table holds for a call: a stream, and each primitive, its arguments and its memories.
+
+        Args:
+          primitives: the call.
+          keep: takes what must live as long as the table.
+        """
+        stream = Pointer()
+        self._check("dnnl_stream_create", ctypes.byref(stream), self.engine, 1)
+        found = [int(stream.value or 0)]
+        for primitive in primitives:
+            memories = []
+            for _, _, layout in primitive.arguments:
+                memory = Pointer()
+                self._check("dnnl_memory_create", ctypes.byref(memory), Pointer(layout.handle), self.engine, None)
+                memories.append(int(memory.value or 0))
+            table = (_ExecutionArgument * len(memories))(
+                *(
+                    _ExecutionArgument(argument, memory)
+                    for (argument, _, _), memory in zip(primitive.arguments, memories, strict=True)
+                )
+            )
+            keep.append(table)
+            found += [primitive.handle, ctypes.addressof(table), *memories]
+        return found
+
+
+def _dims(values: Sequence[int]) -> Any:
+    return (ctypes.c_int64 * MAX_DIMS)(*values)
+
+
+_found: OneDnn | None = None
+_looked = False
+_looking = threading.Lock()
+
+
+def onednn() -> OneDnn | None:
+    """The library, or None if `onednn-cpu-gomp` is not installed."""
+    global _found, _looked
+    with _looking:
+        if not _looked:
+            _looked = True
+            path = _library_path()
+            if path is not None and os.environ.get("HEADRACE_ONEDNN") != "off":
+                try:
+                    _found = OneDnn(ctypes.CDLL(path))
+                except OSError:
+                    _found = None
+        return _found
+
+
+def _library_path() -> str | None:
+    try:
+        files = importlib.metadata.files("onednn-cpu-gomp") or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    return next((str(file.locate()) for file in files if file.name == "libdnnl.so.3"), None)

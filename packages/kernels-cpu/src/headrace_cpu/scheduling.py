@@ -1,0 +1,384 @@
+"""From a program to groups in the order in which they run: what is fused, what a library does, what stays with NumPy.
+
+Memory has keys: an int for the value of an operation, `("variable", n)` for the state behind a handle. Values that are
+only another view of the same elements (reshape, identity) share the key of what they view.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from headrace import Operation, Tensor
+from headrace.interfaces import VariableStorage
+from headrace.loops.fusion import Group, Item, fuse
+from headrace.loops.lowering import Output
+from headrace.loops.registry import LoopContext, find_loops
+from headrace.loops.value import Value, constant
+from headrace.plan import Line, Program
+from headrace.types import Array
+from headrace_cpu.printer import prints
+
+__all__ = ["Key", "Schedule", "schedule"]
+
+VIEWS = frozenset(
+    {"EnsureShape", "ExpandDims", "Identity", "PreventGradient", "Reshape", "Snapshot", "Squeeze", "StopGradient"}
+)
+"""Operations whose output has the elements of input 0 in the same order."""
+UNIFORM = 1 << 16
+"""Elements up to which a constant is looked at for being one number everywhere."""
+
+Key = Any
+"""What names a memory: an int, or a tuple for what is no value of the program."""
+
+Variable = tuple[str, int]
+
+
+@dataclass(slots=True)
+class Schedule:
+    """What runs. Mutable while it is made.
+
+    Attributes:
+      program: the segment.
+      items: the operations that do something, with `lines` beside them: the positions of their lines.
+      groups: fused items; `order` says in which order they run: (kind, groups), kind being host, compute or update.
+      storages: the variables, by number.
+      roots: for each value the key of its memory.
+      sizes: bytes of each memory; `specs`: elements and dtype of each that is an array.
+      library: for items that a library computes, what it does.
+      checks: for items whose integers must be in `[0, bound)` the key of these and the bound.
+    """
+
+    program: Program
+    items: list[Item] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+    groups: list[Group] = field(default_factory=list)
+    order: list[tuple[str, list[int]]] = field(default_factory=list)
+    storages: list[VariableStorage] = field(default_factory=list)
+    roots: dict[int, Key] = field(default_factory=dict)
+    sizes: dict[Key, int] = field(default_factory=dict)
+    specs: dict[Key, Tensor] = field(default_factory=dict)
+    library: dict[int, Any] = field(default_factory=dict)
+    checks: dict[int, tuple[Key, int]] = field(default_factory=dict)
+
+    def storage_key(self, storage: VariableStorage) -> Variable:
+        """The key of a variable's memory."""
+        for number, known in enumerate(self.storages):
+            if known is storage:
+                return ("variable", number)
+        self.storages.append(storage)
+        return ("variable", len(self.storages) - 1)
+
+
+def is_native(tensor: Tensor) -> bool:
+    """True for arrays of numbers whose shape is known."""
+    return tensor.dtype.kind in ("float", "int", "uint", "bool") and tensor.shape.is_fully_defined
+
+
+def schedule(program: Program, library: Any) -> Schedule:
+    """Choose what computes each operation of a program, fuse and order.
+
+    Args:
+      program: the segment.
+      library: called with an operation; gives what a library would do, or None.
+    """
+    result = Schedule(program)
+    made = _Maker(result, library)
+    for position, line in enumerate(program.lines):
+        made.add(position, line)
+    result.groups = fuse(result.items, result.sizes)
+    result.order = _ordered(result)
+    return result
+
+
+@dataclass(slots=True)
+class _Maker:
+    schedule: Schedule
+    library: Any
+    finished: dict[Operation, frozenset[int]] = field(default_factory=dict)  # operation -> items it waits for
+    uses: dict[int, int] = field(default_factory=dict)  # value -> the last line that uses it
+    writes: dict[Key, list[int]] = field(default_factory=dict)  # variable -> lines that may write it
+
+    def __post_init__(self) -> None:
+        program = self.schedule.program
+        for position, line in enumerate(program.lines):
+            for number in line.inputs:
+                self.uses[number] = position
+            if line.op.type in VIEWS and line.inputs:
+                self.uses[line.outputs[0]] = position
+            if line.op.type != "ReadVariableOp":
+                for number in line.inputs:
+                    storage = self.storage(number)
+                    if storage is not None:
+                        self.writes.setdefault(self.schedule.storage_key(storage), []).append(position)
+        for line in reversed(program.lines):  # the uses of a view are uses of what it views
+            if line.op.type in VIEWS and line.outputs[0] in self.uses:
+                source = line.inputs[0]
+                self.uses[source] = max(self.uses.get(source, 0), self.uses[line.outputs[0]])
+        for number in program.results:
+            self.uses[number] = len(program.lines)
+        for line in reversed(program.lines):
+            if line.op.type in VIEWS and self.uses.get(line.outputs[0]) == len(program.lines):
+                self.uses[line.inputs[0]] = len(program.lines)
+
+    def storage(self, number: int) -> VariableStorage | None:
+        """The variable behind a handle that is known when the plan is made."""
+        program = self.schedule.program
+        found: Any = program.constants.get(number)
+        if program.tensors[number].dtype.kind != "resource" or not hasattr(found, "acquire"):
+            return None
+        if found.shape.is_fully_defined and found.dtype.size:
+            return found  # type: ignore[no-any-return]  # what a handle stands for
+        return None
+
+    def root(self, number: int) -> Key:
+        return self.schedule.roots.setdefault(number, number)
+
+    def add(self, position: int, line: Line) -> None:
+        tensors = self.schedule.program.tensors
+        native = all(is_native(tensors[n]) or self.storage(n) is not None for n in line.inputs) and all(
+            is_native(tensors[n]) for n in line.outputs
+        )
+        if native and (self._view(line) or self._read(position, line)):
+            self.finished[line.op] = self._waits(line)
+            return
+        item = self._loops(line) if native else None
+        if item is None:
+            step = self.library(line.op) if native and self.library else None
+            if step is not None:
+                self.schedule.library[len(self.schedule.items)] = step
+            item = self._opaque(line)
+        self._append(position, line, item)
+
+    def _append(self, position: int, line: Line, item: Item) -> None:
+        number = len(self.schedule.items)
+        self.schedule.items.append(item)
+        self.schedule.lines.append(position)
+        self.finished[line.op] = frozenset({number})
+        for key in (*item.reads, *item.writes):
+            self._note_size(key)
+
+    def _note_size(self, key: Key) -> None:
+        if isinstance(key, int):
+            tensor = self.schedule.program.tensors[key]
+            if is_native(tensor):
+                self.schedule.specs[key] = tensor
+                self.schedule.sizes[key] = math.prod(tensor.shape.as_tuple()) * tensor.dtype.size
+        elif isinstance(key, tuple) and key[0] == "variable":
+            storage = self.schedule.storages[key[1]]
+            self.schedule.sizes[key] = math.prod(storage.shape.as_tuple()) * storage.dtype.size
+
+    def _waits(self, line: Line) -> frozenset[int]:
+        waits: set[int] = set()
+        for other in (*(tensor.op for tensor in line.op.inputs), *line.op.control_inputs):
+            waits |= self._finished(other)
+        return frozenset(waits)
+
+    def _finished(self, op: Operation) -> frozenset[int]:
+        """The items after which an operation has run; one that is no line waits for its own inputs."""
+        stack = [op]
+        while stack:
+            current = stack[-1]
+            if current in self.finished:
+                stack.pop()
+                continue
+            others = [*(tensor.op for tensor in current.inputs), *current.control_inputs]
+            missing = [other for other in others if other not in self.finished]
+            if missing:
+                stack.extend(missing)
+                continue
+            self.finished[current] = frozenset().union(*(self.finished[other] for other in others))
+            stack.pop()
+        return self.finished[op]
+
+    def _controls(self, line: Line) -> frozenset[int]:
+        return frozenset().union(*(self._finished(op) for op in line.op.control_inputs))
+
+    def _view(self, line: Line) -> bool:
+        """Let the output share the memory of the input."""
+        if line.op.type not in VIEWS or line.inputs[0] in self.schedule.program.constants:
+            return False
+        tensors = self.schedule.program.tensors
+        source, target = tensors[line.inputs[0]], tensors[line.outputs[0]]
+        if source.dtype is not target.dtype or source.shape.num_elements != target.shape.num_elements:
+            return False
+        if line.op.type == "EnsureShape" and not source.shape.is_fully_defined:
+            return False
+        self.schedule.roots[line.outputs[0]] = self.root(line.inputs[0])
+        return True
+
+    def _read(self, position: int, line: Line) -> bool:
+        """Read a variable where it lies, if nothing writes to it before the last use of what is read."""
+        if line.op.type != "ReadVariableOp":
+            return False
+        storage = self.storage(line.inputs[0])
+        if storage is None or storage.shape.as_tuple() != line.op.outputs[0].shape.as_tuple():
+            return False
+        key = self.schedule.storage_key(storage)
+        last = self.uses.get(line.outputs[0], position)
+        if any(position < write < last for write in self.writes.get(key, ())):
+            return False
+        self.schedule.roots[line.outputs[0]] = key
+        self._note_size(key)
+        return True
+
+    def _value(self, number: int) -> Value:
+        """An input as a value; a constant that is one number everywhere is that number."""
+        program = self.schedule.program
+        tensor = program.tensors[number]
+        storage = self.storage(number)
+        if storage is not None:
+            return Value("input", storage.dtype, storage.shape.as_tuple(), (), self.schedule.storage_key(storage))
+        shape = tensor.shape.as_tuple()
+        uniform = _uniform(program.constants.get(number))
+        if uniform is not None:
+            scalar = constant(uniform, tensor.dtype)
+            return Value("view", tensor.dtype, shape, (scalar,), ()) if shape else scalar
+        return Value("input", tensor.dtype, shape, (), self.root(number))
+
+    def _loops(self, line: Line) -> Item | None:
+        program = self.schedule.program
+        context = LoopContext(line.op, [_known(program.constants.get(number)) for number in line.inputs])
+        values = [self._value(number) for number in line.inputs]
+        results = [values[0]] if line.op.type == "ReadVariableOp" else find_loops(context, values)
+        if results is None or any(0 in value.shape for value in results):
+            return None
+        storages = [self.storage(number) for number in line.inputs]
+        handles = [self.schedule.storage_key(storage) for storage in storages if storage is not None]
+        keys: list[Key] = list(line.outputs) if line.outputs else list(handles)
+        if len(keys) != len(results) or len(set(handles)) < len(handles):
+            return None
+        for key, value in zip(keys, results, strict=True):
+            wanted = self.schedule.storages[key[1]] if isinstance(key, tuple) else program.tensors[key]
+            if value.shape != wanted.shape.as_tuple() or value.dtype is not wanted.dtype:
+                return None
+        found: dict[int, Value] = {}
+        stack = list(results)
+        while stack:
+            value = stack.pop()
+            if id(value) not in found:
+                found[id(value)] = value
+                stack.extend(value.args)
+        if not all(_printed(value) for value in found.values()):
+            return None
+        reads = dict.fromkeys(value.payload for value in found.values() if value.op == "input")
+        strict: set[Key] = {key for key in (*reads, *keys) if isinstance(key, tuple)}
+        if line.op.type == "SparseSoftmaxCrossEntropyWithLogits":
+            labels = line.inputs[1]
+            if labels in program.constants and _uniform(program.constants[labels]) is not None:
+                return None
+            self.schedule.checks[len(self.schedule.items)] = self.root(labels), values[0].shape[-1]
+            strict.add(self.root(labels))  # they lie in memory before, not only in the registers of the region
+        return Item(
+            name=line.op.name,
+            outputs=tuple(Output(key, value) for key, value in zip(keys, results, strict=True)),
+            reads=tuple(reads),
+            writes=tuple(keys),
+            mutable=frozenset(strict),
+            after=self._controls(line),
+        )
+
+    def _opaque(self, line: Line) -> Item:
+        reads: list[Key] = []
+        handles: list[Key] = []
+        for number in line.inputs:
+            storage = self.storage(number)
+            if storage is not None:
+                handles.append(self.schedule.storage_key(storage))
+            elif number not in self.schedule.program.constants:
+                reads.append(self.root(number))
+        touched = (*reads, *handles)
+        return Item(
+            name=line.op.name,
+            outputs=(),
+            reads=tuple(dict.fromkeys(touched)),
+            writes=(*line.outputs, *([] if line.op.type == "ReadVariableOp" else dict.fromkeys(handles))),
+            mutable=frozenset(key for key in touched if isinstance(key, tuple)),
+            after=self._waits(line),
+        )
+
+
+def _known(value: Any) -> Array | None:
+    return value if isinstance(value, np.ndarray) else None
+
+
+def _uniform(value: Any) -> int | float | bool | None:
+    """The number that all elements of a constant are, or None."""
+    if not isinstance(value, np.ndarray) or not 0 < value.size <= UNIFORM or value.dtype == object:
+        return None
+    first = value.reshape(-1)[:1]
+    if value.dtype.kind == "c" or value.tobytes() != first.tobytes() * value.size:
+        return None
+    number = first[0]
+    return float(number) if value.dtype.kind in "fV" else bool(number) if value.dtype.kind == "b" else int(number)
+
+
+def _printed(value: Value) -> bool:
+    if value.op in ("input", "view", "index", "const"):
+        return True
+    if value.op == "reduce":
+        return value.payload[0] in ("sum", "prod", "max", "min", "any", "all")
+    operand = value.args[-1] if value.op == "select" else value.args[0]
+    return prints(value.op, operand.dtype)
+
+
+def _dependencies(schedule: Schedule) -> list[set[int]]:
+    """For each group the groups that must run before it."""
+    home = {position: number for number, group in enumerate(schedule.groups) for position in group.items}
+    before: list[set[int]] = [set() for _ in schedule.groups]
+    writer: dict[Key, int] = {}
+    readers: dict[Key, list[int]] = {}
+    for position, item in enumerate(schedule.items):
+        needed = {home[other] for other in item.after}
+        needed |= {home[writer[key]] for key in (*item.reads, *item.writes) if key in writer}
+        for key in item.writes:
+            needed |= {home[reader] for reader in readers.get(key, ())}
+        before[home[position]] |= needed - {home[position]}
+        for key in item.reads:
+            readers.setdefault(key, []).append(position)
+        for key in item.writes:
+            writer[key] = position
+            readers[key] = []
+    return before
+
+
+def _ordered(schedule: Schedule) -> list[tuple[str, list[int]]]:
+    """Runs of groups, as few as possible: what computes first, then what needs NumPy, variables last.
+
+    Variables are updated in runs of their own, so that their locks are held no longer than that takes.
+    """
+    before = _dependencies(schedule)
+    after: list[set[int]] = [set() for _ in before]
+    for number, needed in enumerate(before):
+        for other in needed:
+            after[other].add(number)
+    missing = [len(needed) for needed in before]
+    ready: dict[str, list[int]] = {"compute": [], "host": [], "update": []}
+    kinds = [_kind(schedule, group) for group in schedule.groups]
+    for number, count in enumerate(missing):
+        if not count:
+            ready[kinds[number]].append(number)
+    order: list[tuple[str, list[int]]] = []
+    while any(ready.values()):
+        kind = next(name for name in ("compute", "host", "update") if ready[name])
+        run: list[int] = []
+        while ready[kind] and not (kind == "host" and run):
+            number = min(ready[kind])
+            ready[kind].remove(number)
+            run.append(number)
+            for other in sorted(after[number]):
+                missing[other] -= 1
+                if not missing[other]:
+                    ready[kinds[other]].append(other)
+        order.append((kind, run))
+    return order
+
+
+def _kind(schedule: Schedule, group: Group) -> str:
+    first = group.items[0]
+    if not schedule.items[first].has_loops and first not in schedule.library:
+        return "host"
+    return "update" if any(isinstance(key, tuple) for key in group.writes) else "compute"

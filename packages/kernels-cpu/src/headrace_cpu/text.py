@@ -1,0 +1,135 @@
+"""Text: writes LLVM instructions of one function, line by line, at one number of lanes."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+
+from headrace.types import DType, float16, float32, float64
+from headrace.types import bool as boolean
+
+__all__ = ["Text", "compute_type", "float_literal", "storage_type"]
+
+
+def storage_type(dtype: DType) -> str:
+    """The LLVM type of an element in memory; bfloat16 is handled as bits, since its instructions flush denormals."""
+    if dtype is float32:
+        return "float"
+    if dtype is float64:
+        return "double"
+    if dtype is float16:
+        return "half"
+    return f"i{8 * dtype.size}"
+
+
+def compute_type(dtype: DType) -> str:
+    """The LLVM type of a scalar in a register."""
+    return "i1" if dtype is boolean else storage_type(dtype)
+
+
+def float_literal(number: float, element: str) -> str:
+    """A number as LLVM reads it: the bits of a double, rounded first where the type is narrower."""
+    if element == "half":
+        (bits,) = (
+            struct.unpack("<H", struct.pack("<e", number)) if abs(number) < 65520 else (0x7C00 | (number < 0) << 15,)
+        )
+        return f"0xH{bits:04X}"
+    rounded = number
+    if element == "float":
+        try:
+            (rounded,) = struct.unpack("<f", struct.pack("<f", number))
+        except OverflowError:
+            rounded = float("inf") if number > 0 else float("-inf")
+    (bits,) = struct.unpack("<Q", struct.pack("<d", rounded))
+    return f"0x{bits:016X}"
+
+
+@dataclass(slots=True)
+class Text:
+    """A function being written. Mutable.
+
+    Attributes:
+      lines: the instructions so far.
+      lanes: how many elements a value has now.
+      functions: names of the module's own functions and intrinsics that are called.
+    """
+
+    lines: list[str] = field(default_factory=list)
+    lanes: int = 1
+    functions: dict[str, str] = field(default_factory=dict)
+    count: int = 0
+
+    def name(self) -> str:
+        """A fresh register."""
+        self.count += 1
+        return f"%t{self.count}"
+
+    def label(self, hint: str) -> str:
+        """A fresh block."""
+        self.count += 1
+        return f"{hint}{self.count}"
+
+    def line(self, text: str) -> None:
+        """Write an instruction without a result."""
+        self.lines.append(f"  {text}")
+
+    def start(self, label: str) -> None:
+        """Begin a block."""
+        self.lines.append(f"{label}:")
+
+    def put(self, text: str) -> str:
+        """Write an instruction and return its result."""
+        name = self.name()
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def type(self, element: str) -> str:
+        """The type of a value with as many lanes as now."""
+        return element if self.lanes == 1 else f"<{self.lanes} x {element}>"
+
+    def suffix(self, element: str) -> str:
+        """How intrinsics name that type."""
+        short = {"float": "f32", "double": "f64", "half": "f16"}.get(element, element)
+        return short if self.lanes == 1 else f"v{self.lanes}{short}"
+
+    def number(self, value: float | int, element: str) -> str:
+        """A constant in every lane."""
+        if element in ("float", "double", "half"):
+            literal = float_literal(float(value), element)
+        elif element == "i1":
+            literal = "true" if value else "false"
+        else:
+            literal = str(int(value))
+        return literal if self.lanes == 1 else f"splat ({element} {literal})"
+
+    def splat(self, scalar: str, element: str) -> str:
+        """A scalar register in every lane."""
+        if self.lanes == 1:
+            return scalar
+        whole = self.type(element)
+        first = self.put(f"insertelement {whole} poison, {element} {scalar}, i64 0")
+        return self.put(f"shufflevector {whole} {first}, {whole} poison, <{self.lanes} x i32> zeroinitializer")
+
+    def two(self, op: str, a: str, b: str, element: str) -> str:
+        """An instruction with two operands of one type."""
+        return self.put(f"{op} {self.type(element)} {a}, {b}")
+
+    def convert(self, op: str, value: str, source: str, target: str) -> str:
+        """A conversion."""
+        return self.put(f"{op} {self.type(source)} {value} to {self.type(target)}")
+
+    def select(self, condition: str, a: str, b: str, element: str) -> str:
+        """Choose lane by lane."""
+        whole = self.type(element)
+        return self.put(f"select {self.type('i1')} {condition}, {whole} {a}, {whole} {b}")
+
+    def call(self, intrinsic: str, element: str, *values: str) -> str:
+        """An LLVM intrinsic whose operands and result have one type."""
+        whole = self.type(element)
+        name = f"llvm.{intrinsic}.{self.suffix(element)}"
+        self.functions[name] = f"declare {whole} @{name}({', '.join([whole] * len(values))})"
+        return self.put(f"call {whole} @{name}({', '.join(f'{whole} {value}' for value in values)})")
+
+    def fma(self, a: str, b: str, c: str, element: str) -> str:
+        """a * b + c, rounded once."""
+        return self.call("fma", element, a, b, c)

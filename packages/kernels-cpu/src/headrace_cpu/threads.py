@@ -1,0 +1,26 @@
+"""How many threads there are to use: what the scheduler gives this process, and what its container may use."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+__all__ = ["available_threads"]
+
+QUOTA = Path("/sys/fs/cgroup/cpu.max")
+
+
+def available_threads() -> int:
+    """The number of processors that this process may run on, within the quota of its control group."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = _quota()
+    return max(1, count if quota is None else min(count, math.ceil(quota)))
+
+
+def _quota() -> float | None:
+    try:
+        limit, period = QUOTA.read_text().split()
+    except (OSError, ValueError):
+        return None
+    return None if limit == "max" else int(limit) / int(period)

@@ -1,0 +1,235 @@
+"""Vector math of our own: elementary functions as LLVM instructions, at most 2 ulp off in float32.
+
+Each function reduces its argument to a small interval and sums a series there. Coefficients are those of the Taylor
+series, as exact fractions rounded once, with as many terms as the interval asks for; that of erfc, which has no useful
+series there, is interpolated (`tools/derive_erfc.py`). Where float32 would lose digits to cancellation, it is computed
+in float64. Special values follow from the arithmetic wherever possible: NaN stays NaN, nothing is flushed to zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+from headrace_cpu.erfc_table import ERFC
+from headrace_cpu.text import Text
+
+__all__ = ["FUNCTIONS", "write_function"]
+
+LN2 = math.log(2)
+LOG2E = 1 / LN2
+# ln 2 in two parts, the first with so few bits that its products with small integers are exact.
+LN2_PARTS = {"float": (0.693359375, -2.1219444005469057e-4), "double": (0.6931471803691238, 1.9082149292705877e-10)}
+ROUNDER = {"float": 1.5 * 2**23, "double": 1.5 * 2**52}
+BITS = {"float": (32, 23, 127), "double": (64, 52, 1023)}  # width, mantissa, bias
+
+
+def polynomial(t: Text, x: str, coefficients: Sequence[float], element: str) -> str:
+    """Horner's scheme, the lowest power first in `coefficients`."""
+    result = t.number(coefficients[-1], element)
+    for coefficient in reversed(coefficients[:-1]):
+        result = t.fma(result, x, t.number(coefficient, element), element)
+    return result
+
+
+def _power_of_two(t: Text, exponent: str, element: str) -> str:
+    width, mantissa, bias = BITS[element]
+    integer = f"i{width}"
+    biased = t.two("add", exponent, t.number(bias, integer), integer)
+    return t.convert("bitcast", t.two("shl", biased, t.number(mantissa, integer), integer), integer, element)
+
+
+def _clamped(t: Text, x: str, low: float, high: float, element: str) -> str:
+    """Within bounds; NaN stays NaN, since it is neither above nor below."""
+    whole = t.type(element)
+    above = t.put(f"fcmp ogt {whole} {x}, {t.number(high, element)}")
+    x = t.select(above, t.number(high, element), x, element)
+    below = t.put(f"fcmp olt {whole} {x}, {t.number(low, element)}")
+    return t.select(below, t.number(low, element), x, element)
+
+
+def exp(t: Text, x: str, element: str, terms: int | None = None) -> str:
+    """exp of r, |r| <= ln(2) / 2, times 2**n in two steps, so that denormals are rounded once."""
+    single = element == "float"
+    width, _, _ = BITS[element]
+    x = _clamped(t, x, -105.0 if single else -760.0, 89.0 if single else 710.0, element)
+    rounder = t.number(ROUNDER[element], element)
+    shifted = t.fma(x, t.number(LOG2E, element), rounder, element)
+    whole = t.two("fsub", shifted, rounder, element)
+    bits = t.convert("bitcast", shifted, element, f"i{width}")
+    start = t.convert("bitcast", rounder, element, f"i{width}")
+    n = t.two("sub", bits, start, f"i{width}")
+    high, low = LN2_PARTS[element]
+    r = t.fma(whole, t.number(-high, element), x, element)
+    r = t.fma(whole, t.number(-low, element), r, element)
+    count = terms or (8 if single else 14)
+    series = [float(Fraction(1, math.factorial(k))) for k in range(2, count)]
+    q = polynomial(t, r, series, element)
+    p = t.two("fadd", t.fma(t.two("fmul", r, r, element), q, r, element), t.number(1.0, element), element)
+    half = t.two("ashr", n, t.number(1, f"i{width}"), f"i{width}")
+    rest = t.two("sub", n, half, f"i{width}")
+    p = t.two("fmul", p, _power_of_two(t, half, element), element)
+    return t.two("fmul", p, _power_of_two(t, rest, element), element)
+
+
+def log(t: Text, x: str, element: str) -> str:
+    """Add k ln 2 to the logarithm of 1 + f in [sqrt(1/2), sqrt(2)), the series of the area tangent of f / (2 + f)."""
+    width, mantissa, _ = BITS[element]
+    integer, whole = f"i{width}", t.type(element)
+    smallest = 2.0**-126 if element == "float" else 2.0**-1022
+    tiny = t.put(f"fcmp olt {whole} {x}, {t.number(smallest, element)}")
+    scaled = t.select(tiny, t.two("fmul", x, t.number(2.0**mantissa, element), element), x, element)
+    bits = t.convert("bitcast", scaled, element, integer)
+    root = 0x3F3504F3 if element == "float" else 0x3FE6A09E667F3BCD
+    k = t.two("ashr", t.two("sub", bits, t.number(root, integer), integer), t.number(mantissa, integer), integer)
+    shifted = t.two("shl", k, t.number(mantissa, integer), integer)
+    m = t.convert("bitcast", t.two("sub", bits, shifted, integer), integer, element)
+    k = t.two("sub", k, t.select(tiny, t.number(mantissa, integer), t.number(0, integer), integer), integer)
+    f = t.two("fsub", m, t.number(1.0, element), element)
+    s = t.two("fdiv", f, t.two("fadd", f, t.number(2.0, element), element), element)
+    z = t.two("fmul", s, s, element)
+    count = 5 if element == "float" else 11
+    series = [float(Fraction(2, 2 * i + 3)) for i in range(count)]
+    tail = t.two("fmul", z, polynomial(t, z, series, element), element)
+    half = t.two("fmul", t.number(0.5, element), t.two("fmul", f, f, element), element)
+    exponent = t.convert("sitofp", k, integer, element)
+    high, low = LN2_PARTS[element]
+    inner = t.two("fmul", s, t.two("fadd", half, tail, element), element)
+    inner = t.fma(exponent, t.number(low, element), inner, element)
+    inner = t.two("fsub", t.two("fsub", half, inner, element), f, element)
+    result = t.two("fsub", t.two("fmul", exponent, t.number(high, element), element), inner, element)
+    usual = t.put(f"fcmp ogt {whole} {x}, {t.number(0.0, element)}")
+    infinite = t.put(f"fcmp oeq {whole} {x}, {t.number(math.inf, element)}")
+    zero = t.put(f"fcmp oeq {whole} {x}, {t.number(0.0, element)}")
+    result = t.select(infinite, t.number(math.inf, element), result, element)
+    other = t.select(zero, t.number(-math.inf, element), t.number(math.nan, element), element)
+    return t.select(usual, result, other, element)
+
+
+def log1p(t: Text, x: str, element: str) -> str:
+    """log(u) with u = 1 + x, and the rounding error of that sum added again."""
+    whole = t.type(element)
+    u = t.two("fadd", x, t.number(1.0, element), element)
+    lost = t.two("fsub", x, t.two("fsub", u, t.number(1.0, element), element), element)
+    result = t.two("fadd", log(t, u, element), t.two("fdiv", lost, u, element), element)
+    plain = t.put(f"fcmp olt {whole} {t.call('fabs', element, x)}, {t.number(math.inf, element)}")
+    pole = t.put(f"fcmp oeq {whole} {u}, {t.number(0.0, element)}")
+    result = t.select(plain, result, log(t, u, element), element)
+    result = t.select(pole, t.number(-math.inf, element), result, element)
+    small = t.put(f"fcmp olt {whole} {t.call('fabs', element, x)}, {t.number(1e-20, element)}")
+    return t.select(small, x, result, element)  # keeps the sign of zero
+
+
+def expm1(t: Text, x: str, element: str) -> str:
+    """(u - 1) x / log(u) with u = exp(x): the errors of u cancel (W. Kahan)."""
+    whole = t.type(element)
+    u = exp(t, x, element)
+    less = t.two("fsub", u, t.number(1.0, element), element)
+    quotient = t.two("fdiv", t.two("fmul", less, x, element), log(t, u, element), element)
+    near = t.put(f"fcmp olt {whole} {t.call('fabs', element, x)}, {t.number(1.0, element)}")
+    result = t.select(near, quotient, less, element)
+    unit = t.put(f"fcmp oeq {whole} {u}, {t.number(1.0, element)}")
+    return t.select(unit, x, result, element)
+
+
+def tanh(t: Text, x: str, element: str) -> str:
+    """t / (t + 2) with t = exp(2 |x|) - 1, and the sign of x."""
+    size = _clamped(t, t.call("fabs", element, x), 0.0, 22.0, element)
+    grown = expm1(t, t.two("fadd", size, size, element), element)
+    result = t.two("fdiv", grown, t.two("fadd", grown, t.number(2.0, element), element), element)
+    return t.call("copysign", element, result, x)
+
+
+def sigmoid(t: Text, x: str, element: str) -> str:
+    """exp is taken of -|x| only, so nothing overflows: 1 / (1 + e) where x >= 0, e / (1 + e) elsewhere."""
+    whole = t.type(element)
+    size = t.call("fabs", element, x)
+    decay = exp(t, t.put(f"fneg {whole} {size}"), element)
+    negative = t.put(f"fcmp olt {whole} {x}, {t.number(0.0, element)}")
+    above = t.select(negative, decay, t.number(1.0, element), element)
+    return t.two("fdiv", above, t.two("fadd", decay, t.number(1.0, element), element), element)
+
+
+def rsqrt(t: Text, x: str, element: str) -> str:
+    """One over the root, both rounded."""
+    return t.two("fdiv", t.number(1.0, element), t.call("sqrt", element, x), element)
+
+
+def erf(t: Text, x: str, element: str) -> str:
+    """Taylor's series up to 1; beyond, 1 - exp(-x**2) times an interpolated polynomial."""
+    whole = t.type(element)
+    size = _clamped(t, t.call("fabs", element, x), 0.0, 4.0, element)
+    square = t.two("fmul", size, size, element)
+    series = [2 / math.sqrt(math.pi) * (-1) ** k / (math.factorial(k) * (2 * k + 1)) for k in range(14)]
+    inner = t.two("fmul", size, polynomial(t, square, series, element), element)
+    u = t.fma(size, t.number(1 / 1.5, element), t.number(-2.5 / 1.5, element), element)
+    decay = exp(t, t.put(f"fneg {whole} {square}"), element, terms=10)
+    beyond = t.two("fmul", decay, polynomial(t, u, ERFC, element), element)
+    beyond = t.two("fsub", t.number(1.0, element), beyond, element)
+    near = t.put(f"fcmp ole {whole} {size}, {t.number(1.0, element)}")
+    result = t.select(near, inner, beyond, element)
+    unordered = t.put(f"fcmp uno {whole} {x}, {x}")
+    return t.select(unordered, x, t.call("copysign", element, result, x), element)
+
+
+def _tanh_of_single(t: Text, x: str, element: str) -> str:
+    """In float64, where the digits that e - 1 loses do not matter; below 1e-3 by two terms of the series."""
+    whole = t.type(element)
+    size = _clamped(t, t.call("fabs", element, x), 0.0, 22.0, element)
+    e = exp(t, t.two("fadd", size, size, element), element, terms=10)
+    one = t.number(1.0, element)
+    large = t.two("fdiv", t.two("fsub", e, one, element), t.two("fadd", e, one, element), element)
+    square = t.two("fmul", size, size, element)
+    small = t.two("fmul", size, t.fma(square, t.number(-1 / 3, element), one, element), element)
+    near = t.put(f"fcmp olt {whole} {size}, {t.number(1e-3, element)}")
+    return t.call("copysign", element, t.select(near, small, large, element), x)
+
+
+def _expm1_of_single(t: Text, x: str, element: str) -> str:
+    """In float64; below 1e-3 by three terms of the series."""
+    whole = t.type(element)
+    one = t.number(1.0, element)
+    large = t.two("fsub", exp(t, x, element, terms=10), one, element)
+    series = polynomial(t, x, [1.0, 0.5, 1 / 6], element)
+    near = t.put(f"fcmp olt {whole} {t.call('fabs', element, x)}, {t.number(1e-3, element)}")
+    return t.select(near, t.two("fmul", x, series, element), large, element)
+
+
+Writer = Callable[[Text, str, str], str]
+FUNCTIONS: dict[tuple[str, str], tuple[Writer, bool]] = {
+    ("exp", "float"): (exp, False), ("exp", "double"): (exp, False),
+    ("log", "float"): (log, False), ("log", "double"): (log, False),
+    ("log1p", "float"): (log1p, True), ("log1p", "double"): (log1p, False),
+    ("expm1", "float"): (_expm1_of_single, True), ("expm1", "double"): (expm1, False),
+    ("tanh", "float"): (_tanh_of_single, True), ("tanh", "double"): (tanh, False),
+    ("sigmoid", "float"): (sigmoid, False), ("sigmoid", "double"): (sigmoid, False),
+    ("rsqrt", "float"): (rsqrt, False), ("rsqrt", "double"): (rsqrt, False),
+    ("erf", "float"): (erf, True),
+}  # fmt: skip
+"""The writer of each function and type, and whether a float32 is computed in float64."""
+
+
+def write_function(name: str, element: str, lanes: int) -> tuple[str, str, dict[str, str]]:
+    """The text of one function over vectors.
+
+    Args:
+      name: a key of FUNCTIONS.
+      element: float or double.
+      lanes: elements of a vector.
+    Returns:
+      Its symbol, its definition, and declarations that it needs.
+    """
+    writer, wide = FUNCTIONS[name, element]
+    text = Text(lanes=lanes)
+    whole = text.type(element)
+    symbol = f"hr.{name}.{text.suffix(element)}"
+    if wide:
+        result = writer(text, text.convert("fpext", "%x", "float", "double"), "double")
+        result = text.convert("fptrunc", result, "double", "float")
+    else:
+        result = writer(text, "%x", element)
+    body = "\n".join(
+        [f"define internal {whole} @{symbol}({whole} %x) alwaysinline {{", *text.lines, f"  ret {whole} {result}", "}"]
+    )
+    return symbol, body, text.functions

@@ -1,0 +1,155 @@
+"""Compiled segments: state, memory, errors, several threads at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import headrace as hr
+
+CPU = hr.config(backend="cpu")
+Step = Callable[..., Any]
+
+
+def callable_of(build: Callable[..., Any], *specs: tuple[Any, list[int]]) -> Step:
+    graph = hr.Graph()
+    with graph.as_default():
+        inputs = [hr.placeholder(dtype, shape) for dtype, shape in specs]
+        outputs = build(*inputs)
+    return hr.Session(graph, config=CPU).make_callable(outputs, inputs)
+
+
+def test_what_is_fetched_belongs_to_the_caller() -> None:
+    step = callable_of(lambda x: [x * 2.0, hr.reshape(x * 2.0, [4]), x], (hr.float32, [2, 2]))
+    x = np.ones((2, 2), np.float32)
+    first = step(x)
+    for value in first:
+        value[...] = 7
+    second = step(x)
+    np.testing.assert_array_equal(second[0], np.full((2, 2), 2.0))
+    np.testing.assert_array_equal(second[1], np.full(4, 2.0))
+    np.testing.assert_array_equal(x, np.ones((2, 2)))
+    for value, kept in zip(first, (7, 7, 7), strict=True):
+        assert (value == kept).all()
+
+
+def test_feeds_with_gaps_are_copied_first() -> None:
+    step = callable_of(lambda x: x + 1.0, (hr.float32, [3, 4]))
+    wide = np.arange(24, dtype=np.float32).reshape(3, 8)
+    np.testing.assert_array_equal(step(wide[:, ::2]), wide[:, ::2] + 1)
+    np.testing.assert_array_equal(step(np.asfortranarray(wide[:, :4])), wide[:, :4] + 1)
+
+
+def test_unaligned_feeds_are_copied_first() -> None:
+    step = callable_of(lambda x: x + 1.0, (hr.float32, [5]))
+    raw = np.zeros(21, np.uint8)
+    x = raw[1:].view(np.float32)
+    x[...] = range(5)
+    np.testing.assert_array_equal(step(x), np.arange(5) + 1)
+
+
+def test_training_gives_what_the_numpy_backend_gives() -> None:
+    def losses(backend: str) -> list[float]:
+        graph = hr.Graph(seed=1)
+        with graph.as_default():
+            x = hr.placeholder(hr.float32, [None, 7])
+            y = hr.placeholder(hr.int32, [None])
+            w = hr.Variable(np.linspace(-1, 1, 35).astype(np.float32).reshape(7, 5))
+            b = hr.Variable(hr.zeros([5]))
+            loss = hr.mean(hr.nn.sparse_softmax_cross_entropy(labels=y, logits=hr.nn.relu(x @ w + b)))
+            train = hr.optim.Adam(0.1).minimize(loss)
+        rng = np.random.default_rng(0)
+        step = hr.Session(graph, config=hr.config(backend=backend)).make_callable([loss, train], [x, y])
+        points, labels = rng.normal(size=(33, 7)).astype(np.float32), rng.integers(0, 5, 33).astype(np.int32)
+        return [float(step(points, labels)[0]) for _ in range(20)]
+
+    np.testing.assert_allclose(losses("cpu"), losses("numpy"), rtol=1e-5)
+
+
+def test_a_value_that_was_read_survives_an_update() -> None:
+    graph = hr.Graph()
+    with graph.as_default():
+        v = hr.Variable(np.zeros(8, np.float32), name="v")
+        with hr.control_dependencies([v.value.op]):
+            update = v.assign_add(hr.ones([8]))
+    session = hr.Session(graph, config=CPU)
+    before = session.run(v.value)
+    session.run(update)
+    np.testing.assert_array_equal(before, np.zeros(8))
+    np.testing.assert_array_equal(session.run(v.value), np.ones(8))
+
+
+def test_steps_of_several_threads_do_not_tear_a_variable() -> None:
+    graph = hr.Graph()
+    with graph.as_default():
+        v = hr.Variable(np.zeros(4096, np.float32), name="v")
+        add = v.assign_add(hr.ones([4096]))
+        seen = v.value * 1.0
+    session = hr.Session(graph, config=CPU)
+    step, look = session.make_callable(add, []), session.make_callable(seen, [])
+    look()
+    torn: list[Any] = []
+
+    def update() -> None:
+        for _ in range(50):
+            step()
+
+    def read() -> None:
+        for _ in range(50):
+            value = look()
+            if (value != value[0]).any():
+                torn.append(value)
+
+    threads = [threading.Thread(target=target) for target in (update, update, read)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not torn
+    np.testing.assert_array_equal(look(), np.full(4096, 100.0))
+
+
+def test_a_label_that_is_no_class_is_refused_and_the_next_step_works() -> None:
+    step = callable_of(
+        lambda x, y: hr.nn.sparse_softmax_cross_entropy(labels=y, logits=x), (hr.float32, [3, 4]), (hr.int32, [3])
+    )
+    x = np.zeros((3, 4), np.float32)
+    with pytest.raises(hr.errors.InvalidArgumentError, match="a label is not a class(.|\n)*got: +-1"):
+        step(x, np.array([0, -1, 2], np.int32))
+    np.testing.assert_allclose(step(x, np.array([0, 1, 2], np.int32)), np.full(3, np.log(4)), rtol=1e-6)
+
+
+def test_a_trace_names_the_backend_and_its_operations() -> None:
+    graph = hr.Graph()
+    with graph.as_default():
+        x = hr.placeholder(hr.float32, [2])
+        y = hr.exp(x) + 1.0
+    trace = hr.Trace()
+    hr.Session(graph, config=CPU).run(y, feeds={x: [0.0, 1.0]}, trace=trace)
+    (record,) = trace.steps
+    assert record.backend == "cpu"
+    assert {op.type for op in record.operations} >= {"Exp", "AddV2"}
+    assert record.kernels[0] == "headrace_cpu.loops"
+
+
+def test_a_rule_of_the_user_is_fused() -> None:
+    @hr.register_op("TestScaledTanh", inputs=dict(x="T"), outputs=dict(y="T"), attrs=dict(T=hr.attr.floating))
+    def _shape(op: hr.InferenceContext) -> list[Any]:
+        """tanh(x) / 2."""
+        return [op.inputs[0].shape]
+
+    @hr.register_loops("TestScaledTanh")
+    def _loops(op: hr.loops.LoopContext, x: hr.loops.Value) -> hr.loops.Value:
+        return hr.loops.tanh(x) * 0.5
+
+    @hr.register_kernel("TestScaledTanh")
+    def _kernel(op: Any, x: Any) -> Any:
+        raise AssertionError("the loops run")
+
+    step = callable_of(lambda x: hr.apply_op("TestScaledTanh", x), (hr.float32, [3]))
+    x = np.array([-1.0, 0.0, 2.0], np.float32)
+    np.testing.assert_allclose(step(x), np.tanh(x) / 2, rtol=1e-6)
