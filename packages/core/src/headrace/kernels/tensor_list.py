@@ -440,8 +440,9 @@ def _added(first: TensorList, second: TensorList) -> TensorList:
             got=f"{second.length} elements",
             hint="TensorListResize makes the lengths equal; elements that are not set count as zeros",
         )
-    shape = merged_element_shape(first.element_shape, second.element_shape)
-    few, many = sorted((second, first), key=lambda found: found.set_count)
+    few, many = (second, first) if second.set_count <= first.set_count else (first, second)
+    same = first.element_shape == second.element_shape
+    shape = many.element_shape if same else merged_element_shape(first.element_shape, second.element_shape)
     if few.set_count * _MANY_TIMES <= many.set_count and shape == many.element_shape:
         for index, element in few.elements().items():
             many = many.put(index, _element_sum(many.get(index), element))
@@ -457,7 +458,8 @@ def _element_sum(first: Any, second: Any) -> Any:
         return second
     if isinstance(first, TensorList):
         return _added(first, as_list(second))
-    check_element(_shape_of(first), _shape_of(second))
+    if np.shape(first) != np.shape(second):
+        check_element(_shape_of(first), _shape_of(second))
     return np.add(first, second)
 
 

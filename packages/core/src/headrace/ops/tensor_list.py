@@ -9,6 +9,7 @@ Source: TensorFlow's operations of the same names, for the signatures and for wh
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from headrace.errors import DTypeError, InvalidArgumentError, ShapeError
@@ -31,7 +32,7 @@ def shape_from_value(value: Array) -> Shape:
       ShapeError: it is another scalar, has more than one axis, or names a size below -1.
     """
     if value.ndim == 1:
-        return as_shape(value.tolist())
+        return _shape_of(tuple(value.tolist()))
     if value.ndim == 0 and int(value) == -1:
         return Shape()
     raise ShapeError(
@@ -40,6 +41,10 @@ def shape_from_value(value: Array) -> Shape:
         got=str(value.tolist()),
         hint="hr.shape(element) gives the shape of an element",
     )
+
+
+_shape_of = lru_cache(1024)(as_shape)
+"""Loops ask for the shape of the same few sizes in each iteration."""
 
 
 def check_list_dtype(found: DType, wanted: DType) -> None:
