@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -60,3 +61,32 @@ def test_what_an_array_declares_is_known_of_what_is_read() -> None:
             hr.apply_op("TensorArrayReadV3", gradients, 0, flow, dtype=hr.int32)
     assert element.shape == [None, 3]
     assert joined.shape == [None, 3]
+
+
+def test_a_loop_of_tensorflow_1_over_arrays_runs_with_its_gradients() -> None:
+    """The graph is TensorFlow's, gradients included: they keep values on stacks and add up in arrays."""
+    graph = hr.import_graph_def(Path(__file__).parent / "tensorflow_v1" / "array_loop.pb")
+    assert {"TensorArrayGradV3", "StackPushV2", "StackPopV2"} <= {op.type for op in graph.operations}
+    numbers = np.random.default_rng(0)
+    x, w = numbers.normal(size=(3, 2)), numbers.normal(size=(2, 2))
+
+    def by_hand(x: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        state, outputs = np.zeros(2), []
+        for row in x:
+            state = np.tanh(w @ row + state)
+            outputs.append(state * state)
+        return np.stack(outputs), state
+
+    outputs, state = by_hand(x, w)
+    session = hr.Session(graph)
+    found = session.run(["outputs:0", "state:0", "dx:0", "dw:0"], feeds={"x:0": x, "w:0": w})
+    np.testing.assert_allclose(found[0], outputs, rtol=1e-12)
+    np.testing.assert_allclose(found[1], state, rtol=1e-12)
+    for array, slope in ((x, found[2]), (w, found[3])):
+        for place in np.ndindex(array.shape):
+            ends = []
+            for step in (1e-6, -1e-6):
+                array[place] += step
+                ends.append(sum(part.sum() for part in by_hand(x, w)))
+                array[place] -= step
+            np.testing.assert_allclose(slope[place], (ends[0] - ends[1]) / 2e-6, rtol=1e-7, atol=1e-8)
