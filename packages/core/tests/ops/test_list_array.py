@@ -87,6 +87,36 @@ def test_D16_gradients_of_every_method_to_second_order() -> None:
     check_gradient(build, [[0.5, -1.2], [1.5, 0.3]])
 
 
+def test_D16_gradients_of_a_loop_that_reads_and_writes_arrays_to_second_order() -> None:
+    def build(inputs: Sequence[hr.Tensor]) -> list[hr.Tensor]:
+        x, w = inputs
+        rows = hr.TensorArray(dtype=hr.float64).unstack(x)
+
+        def body(i: hr.Tensor, state: hr.Tensor, done: hr.TensorArray) -> tuple[hr.Tensor, hr.Tensor, hr.TensorArray]:
+            after = hr.tanh(rows.read(i) * w + state)
+            return i + 1, after, done.write(i, after * rows.read(2 - i))
+
+        start = (0, hr.zeros([2], hr.float64), hr.TensorArray(3, hr.float64, element_shape=[2]))
+        _, state, done = hr.while_loop(lambda i, *_: i < 3, body, start)
+        return [state, done.stack(), done.read(1) * rows.read(0)]
+
+    check_gradient(build, [np.linspace(-1, 1, 6).reshape(3, 2), [0.5, -0.7]])
+
+
+def test_an_array_may_come_out_of_a_branch() -> None:
+    with hr.Graph().as_default() as graph:
+        n = hr.placeholder(hr.int32, [])
+        x = hr.constant([1.0, 2.0])
+        array = hr.TensorArray().unstack(x)
+        chosen = hr.cond(n > 0, lambda: array.write(0, 5.0), lambda: array)
+        assert isinstance(chosen, hr.TensorArray)
+        values = chosen.stack()
+        (slope,) = hr.gradients(values * values, [x])
+    session = hr.Session(graph)
+    for number, expected in ((1, [[5, 2], [0, 4]]), (0, [[1, 2], [2, 4]])):
+        np.testing.assert_array_equal(session.run([values, slope], feeds={n: number}), expected)
+
+
 def test_gradient_by_an_array_is_an_array() -> None:
     with hr.Graph().as_default() as graph:
         array = hr.TensorArray(3).write(0, 1.0).write(1, 2.0).write(2, 3.0)

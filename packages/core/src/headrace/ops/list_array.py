@@ -40,12 +40,12 @@ class TensorArray:
     Example:
       >>> import headrace as hr
       >>> with hr.Graph().as_default() as graph:
-      ...     squares = hr.TensorArray(3, hr.int32)
-      ...     for i in range(3):
-      ...         squares = squares.write(i, i * i)
+      ...     n = hr.placeholder(hr.int32, [], name="n")
+      ...     start = 0, hr.TensorArray(n, hr.int32, element_shape=[])
+      ...     _, squares = hr.while_loop(lambda i, _: i < n, lambda i, done: (i + 1, done.write(i, i * i)), start)
       ...     values = squares.stack()
-      >>> print(hr.Session(graph).run(values))
-      [0 1 4]
+      >>> print(hr.Session(graph).run(values, feeds={n: 4}))
+      [0 1 4 9]
     """
 
     __slots__ = ("_count", "dtype", "dynamic_size", "element_shape", "handle", "infer_shape")
