@@ -5,9 +5,11 @@ from headrace import grad as _grad  # noqa: F401  # registers the gradient rules
 from headrace import kernels as _kernels  # noqa: F401  # registers the NumPy kernels
 from headrace.config import Config, config
 from headrace.coordination.accumulator import ConditionalAccumulator, SparseConditionalAccumulator
+from headrace.coordination.barrier import Barrier
 from headrace.coordination.coordinator import Coordinator
 from headrace.coordination.queue import FIFOQueue, PaddingFIFOQueue, PriorityQueue, RandomShuffleQueue
 from headrace.coordination.queue_runner import QueueRunner
+from headrace.coordination.staging_area import StagingArea
 from headrace.function import Function, function
 from headrace.grad.backprop import explain_gradient, gradients
 from headrace.grad.registry import gradient_override, no_gradient, register_gradient
@@ -245,6 +247,7 @@ from headrace.types import (
 from headrace.variable import Variable
 
 __all__ = [
+    "Barrier",
     "Callback",
     "ConditionalAccumulator",
     "Config",
@@ -268,6 +271,7 @@ __all__ = [
     "Signature",
     "SparseConditionalAccumulator",
     "SparseTensor",
+    "StagingArea",
     "StepRecord",
     "Tensor",
     "TensorArray",

@@ -33,6 +33,10 @@ class ElementType:
         shapes = self.shapes or (Shape(),) * len(self.dtypes)
         return "(" + ", ".join(f"{dtype}{shape}" for dtype, shape in zip(self.dtypes, shapes, strict=True)) + ")"
 
+    def component(self, position: int) -> ElementType:
+        """Elements of one component alone."""
+        return ElementType((self.dtypes[position],), self.shapes[position : position + 1], self.padded)
+
     def check_dtypes(self, dtypes: Sequence[DType], where: str) -> None:
         """Raise DTypeError unless an operation states the dtypes of the components.
 
