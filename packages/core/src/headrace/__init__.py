@@ -209,10 +209,12 @@ from headrace.ops.sorting import argsort, searchsorted, sort
 from headrace.ops.sparse import SparseTensor
 from headrace.ops.tables import HashTable
 from headrace.ops.tensor_bytes import parse_tensor, serialize_tensor
+from headrace.partitioned_variable import PartitionedVariable
 from headrace.passes import debug
+from headrace.placement.replica_device import replica_device
+from headrace.plan.plan import register_backend, register_device
 from headrace.runtime.trace import StepRecord, Trace
 from headrace.session import PendingStep, Session
-from headrace.plan.plan import register_backend, register_device
 from headrace.signature import Signature
 from headrace.training import optim
 from headrace.training.callbacks import Callback, EarlyStopping
@@ -262,6 +264,7 @@ __all__ = [
     "InferenceContext",
     "Operation",
     "PaddingFIFOQueue",
+    "PartitionedVariable",
     "PendingStep",
     "PriorityQueue",
     "QueueRunner",
@@ -495,15 +498,16 @@ __all__ = [
     "rank",
     "real",
     "reciprocal",
+    "register_backend",
+    "register_device",
     "register_gradient",
     "register_kernel",
     "register_loops",
     "register_op",
     "remainder",
     "repeat",
+    "replica_device",
     "reshape",
-    "register_backend",
-    "register_device",
     "resource",
     "result_type",
     "reverse_sequence",

@@ -41,6 +41,12 @@ def _shards(params: Any) -> list[Any]:
     return shards
 
 
+def _dealt(params: Any, strategy: str) -> tuple[list[Any], str]:
+    """The shards of a table and how its rows were dealt to them; a `PartitionedVariable` knows that itself."""
+    parts = getattr(params, "shards", None)
+    return (_shards(params), strategy) if parts is None else (list(parts), "div")
+
+
 def _beside(shard: Any) -> Any:
     """The scope in which operations stay with a shard."""
     handle = getattr(shard, "handle", shard)
@@ -97,10 +103,11 @@ def embedding_lookup(
     """Rows of a table by number; the table may lie in shards.
 
     Args:
-      params: a Variable or tensor `[rows, ...]`, or a list of shards of it. Of a Variable only the rows asked for are
-        read, where it is, and only they get a gradient.
+      params: a Variable or tensor `[rows, ...]`, a list of shards of it, or a PartitionedVariable. Of a Variable only
+        the rows asked for are read, where it is, and only they get a gradient.
       ids: int32 or int64, any shape, each `0 <= id < rows`.
-      strategy: how rows are dealt to shards: `"mod"` in turn, `"div"` in runs of equal length.
+      strategy: how rows are dealt to shards: `"mod"` in turn, `"div"` in runs of equal length, as in a
+        PartitionedVariable, whatever is said here.
       max_norm: rows that are longer are scaled down to this Euclidean norm, after they were read.
       name: names the operations.
     Returns:
@@ -118,7 +125,7 @@ def embedding_lookup(
       [[[3.0], [0.0]], [[1.0], [2.0]]]
     """
     _check_strategy(strategy)
-    shards = _shards(params)
+    shards, strategy = _dealt(params, strategy)
     if len(shards) == 1:
         whole = gather(shards[0], ids, name=name)
         return whole if max_norm is None else _limited(whole, max_norm, convert_to_tensor(ids).shape.rank)
@@ -267,8 +274,8 @@ def sharded_softmax_cross_entropy(
       [1.6094]
     """
     _check_strategy(strategy)
-    shards = _shards(weights)
-    offsets = [None] * len(shards) if biases is None else _shards(biases)
+    shards, strategy = _dealt(weights, strategy)
+    offsets = [None] * len(shards) if biases is None else _dealt(biases, strategy)[0]
     if len(offsets) != len(shards):
         raise InvalidArgumentError(
             "weights and biases differ in their shards",

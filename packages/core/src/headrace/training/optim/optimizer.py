@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -200,10 +201,12 @@ class Optimizer:
         updates: list[Any] = []
         for grad, variable in pairs:
             slots = self.slots_of(variable)
-            if isinstance(grad, hr.IndexedSlices):
-                updates += self._update_rows(variable, add_repeated_rows(grad), slots, step)
-            else:
-                updates += self._assignments(self.update(variable, hr.convert_to_tensor(grad), slots, step))
+            whole = add_repeated_rows(grad) if isinstance(grad, hr.IndexedSlices) else hr.convert_to_tensor(grad)
+            with _beside(variable):
+                if isinstance(whole, hr.IndexedSlices):
+                    updates += self._update_rows(variable, whole, slots, step)
+                else:
+                    updates += self._assignments(self.update(variable, whole, slots, step))
         return updates
 
     def _update_rows(
@@ -307,3 +310,12 @@ def add_repeated_rows(grad: hr.IndexedSlices) -> hr.IndexedSlices:
     indices, position = hr.unique_inverse(grad.indices)
     values = hr.unsorted_segment_sum(grad.values, position, hr.size(indices))
     return hr.IndexedSlices(values, indices, grad.dense_shape)
+
+
+def _beside(variable: hr.Variable) -> AbstractContextManager[None]:
+    """The scope of an update: where the variable is, if somebody says where that is.
+
+    Otherwise it is left open: what is computed for several variables alike can then be computed once.
+    """
+    home = variable.handle.op
+    return hr.colocate_with(home) if home.device or home.colocation else nullcontext()
