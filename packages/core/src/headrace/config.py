@@ -24,6 +24,8 @@ class Config:
       strict_promotion: refuse to mix dtypes of different kinds where the array API standard leaves the result open.
       verify: check every graph between passes (slower; on in the tests).
       timeout: seconds a step may take when `run` is given none, or None for no limit.
+      stall_timeout: seconds one operation may wait, e.g. for an element of a queue, before its step fails and says what
+        is blocked, or None for no limit.
       virtual_devices: for a device type, the number of devices that it shows as: `{"CPU": 4}` lets one process stand
         for a machine of four.
       soft_placement: where no device satisfies what `hr.device` asks for, ask for less of it instead of failing.
@@ -35,6 +37,7 @@ class Config:
     strict_promotion: bool = False
     verify: bool = False
     timeout: float | None = None
+    stall_timeout: float | None = None
     virtual_devices: Mapping[str, int] = field(default_factory=dict)
     soft_placement: bool = False
     log_placement: bool = False

@@ -160,6 +160,9 @@ class StepControl(Protocol):
           DeadlineExceededError: the step's time is over.
         """
 
+    def of(self, operation: OpContext) -> StepControl:
+        """The same step, as one operation sees it: what waits is then known by its name."""
+
     def give_up(self, reason: str) -> None:
         """Let the whole step end, wherever it waits: whoever calls this has an error to raise.
 

@@ -24,6 +24,7 @@ from headrace.graph.apply import as_array
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 from headrace.kernels.philox import PhiloxState, PhiloxStream
+from headrace.runtime import workers
 from headrace.runtime.feeds import check_fed_once, check_feed_names, feed_tensor, flat_feeds
 from headrace.runtime.fetches import Fetches, flatten_fetches
 from headrace.runtime.initialization import buffer_of
@@ -46,8 +47,7 @@ class PendingStep:
         self._value: Any = None
         self._error: BaseException | None = None
         self._done = threading.Event()
-        self._thread = threading.Thread(target=self._work, args=(run,), name="headrace-step", daemon=True)
-        self._thread.start()
+        workers.submit(functools.partial(self._work, run))
 
     def _work(self, run: Callable[[Cancellation], Any]) -> None:
         try:
@@ -70,7 +70,7 @@ class PendingStep:
         return self._done.is_set()
 
     def result(self, timeout: float | None = None) -> Any:
-        """Wait for the step and return what it fetched.
+        """Wait for the step and return what it fetched. Ctrl-C while waiting cancels the step.
 
         Args:
           timeout: seconds to wait, or None.
@@ -78,7 +78,12 @@ class PendingStep:
           DeadlineExceededError: the step goes on.
           HeadraceError: whatever ended the step.
         """
-        if not self._done.wait(timeout):
+        try:
+            ended = self._done.wait(timeout)
+        except KeyboardInterrupt:
+            self._cancellation.cancel("Ctrl-C")
+            raise
+        if not ended:
             raise DeadlineExceededError(
                 "the step is still running",
                 expected=f"an end within {timeout} s",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,6 +13,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
+from headrace.runtime.blocked import blocked_operations
 from headrace.runtime.step_control import Cancellation, RunningSteps, StepController
 
 
@@ -185,3 +189,119 @@ def test_kernels_outside_a_step_are_not_bounded() -> None:
     with hr.Graph().as_default() as graph:
         y = hr.apply_op("TestChecks", hr.constant(1.0))
     assert hr.Session(graph).run(y) == 1.0
+
+
+def test_d06_an_operation_that_waits_for_too_long_says_which_and_for_what(gate: str) -> None:
+    graph, y = _graph(gate)
+    session = hr.Session(graph, config=hr.config(stall_timeout=0.02))
+    calls: list[Callable[[], Any]] = [lambda: session.run(y), session.make_callable(y)]
+    for call in (*calls, lambda: session.run(y, timeout=10)):
+        with pytest.raises(
+            hr.errors.DeadlineExceededError,
+            match=r"TestGate 'gated' made no progress(.|\n)*within 0.02 s, the stall_timeout(.|\n)*gate 'g', shut",
+        ):
+            call()
+
+
+def test_d08_a_stalled_step_names_everything_that_is_blocked(gate: str) -> None:
+    graph, y = _graph(gate)
+    other = hr.Session(graph).run_async(y)
+    assert _gates[gate].waiting.wait(10)
+    with pytest.raises(
+        hr.errors.DeadlineExceededError,
+        match=r"also blocked:\n +TestGate 'gated' of step \d+ in thread 'headrace-worker-\d+' for \d+.\d s: gate 'g'",
+    ):
+        hr.Session(graph, config=hr.config(stall_timeout=0.02)).run(y)
+    other.cancel()
+
+
+def test_blocked_operations_are_listed_while_they_are(gate: str) -> None:
+    graph, y = _graph(gate)
+    pending = hr.Session(graph).run_async(y)
+    assert _gates[gate].waiting.wait(10)
+    (line,) = [line for line in blocked_operations() if "gated" in line]
+    assert re.fullmatch(
+        r"TestGate 'gated' of step \d+ in thread '.*' for \d+\.\d s: gate 'g', shut, owned by the test", line
+    )
+    _gates[gate].open()
+    pending.result(timeout=10)
+
+
+_INTERRUPTED = """
+import os, signal, sys, threading, time
+import numpy as np
+import headrace as hr
+
+@hr.register_op("Signal", inputs=dict(x="T"), outputs=dict(y="T"), stateful=True)
+def shape(op):
+    '''x; the first run says that it is under way.'''
+    return [op.inputs[0].shape]
+
+started = threading.Event()
+
+@hr.register_kernel("Signal")
+def kernel(op, x):
+    started.set()
+    return np.array(x)
+
+def press():
+    started.wait()
+    time.sleep(0.05)
+    started.pressed = time.monotonic()
+    os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+graph = hr.Graph()
+with graph.as_default():
+    variable = hr.Variable(np.zeros(1000, np.float32), name="v")
+    step = hr.group([variable.assign_add(np.ones(1000, np.float32))])
+    fetch = {fetch}
+session = hr.Session(graph)
+session.run(step)
+threading.Thread(target=press, daemon=True).start()
+try:
+    {run}
+except KeyboardInterrupt:
+    late = time.monotonic() - started.pressed
+    value = session.read_variables(["v"])["v"]
+    session.run(step)
+    after = session.read_variables(["v"])["v"]
+    print("interrupted", late < 1.0, len(set(value.tolist())), (after - value).tolist() == [1.0] * 1000)
+else:
+    print("ended")
+"""
+
+
+@pytest.mark.parametrize(
+    ("build", "run"),
+    [
+        pytest.param(
+            "hr.while_loop(lambda i: i >= 0, lambda i: [hr.apply_op('Signal', i) * 0 + 1], [0])[0]",
+            "session.run(fetch)",
+            id="structured loop",
+        ),
+        pytest.param("hr.FIFOQueue(2, [hr.float32]).dequeue()", "started.set(); session.run(fetch)", id="dequeue"),
+        pytest.param(
+            "[hr.FIFOQueue(2, [hr.float32]).dequeue() for _ in range(3)]",
+            "started.set(); session.run(fetch)",
+            id="several dequeues",
+        ),
+        pytest.param(
+            "hr.FIFOQueue(2, [hr.float32]).dequeue()", "started.set(); session.run_async(fetch).result()", id="async"
+        ),
+        pytest.param(
+            "hr.add_n([hr.tanh(hr.apply_op('Signal', hr.zeros([300, 300])) + float(i)) for i in range(1000)])",
+            "while True: session.run(fetch)",
+            id="long chain",
+        ),
+        pytest.param(
+            "variable.assign_add(np.ones(1000, np.float32))",
+            "started.set()\n    while True: session.run(fetch)",
+            id="updates",
+        ),
+    ],
+)
+def test_d09_ctrl_c_ends_a_step_and_leaves_variables_whole(build: str, run: str) -> None:
+    program = _INTERRUPTED.replace("{fetch}", build).replace("{run}", run)
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert found.stdout.split("\n")[0] == "interrupted True 1 True", found.stderr

@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.errors import InternalError
 from headrace.graph.operation import Operation
-from headrace.interfaces import Compiled, Functions, Rendezvous, Resources, StepControl, VariableStorage
+from headrace.interfaces import Compiled, Functions, OpContext, Rendezvous, Resources, StepControl, VariableStorage
 from headrace.types import DType, Shape, TensorSpec
 
 __all__ = [
@@ -32,6 +32,10 @@ class _Unbounded:
 
     def wait(self, condition: threading.Condition, ready: Callable[[], bool], describe: Callable[[], str]) -> None:
         condition.wait_for(ready)
+
+    def of(self, operation: OpContext) -> StepControl:
+        """It is the same for every operation."""
+        return self
 
     def give_up(self, reason: str) -> None:
         """There is nobody else to tell."""
@@ -113,7 +117,7 @@ class KernelContext:
     @property
     def step(self) -> StepControl:
         """The step that is running the kernel now."""
-        return current_step()
+        return current_step().of(self)
 
 
 def context_of(op: Operation, resources: Resources, functions: Functions) -> KernelContext:

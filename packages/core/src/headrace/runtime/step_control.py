@@ -16,6 +16,8 @@ from typing import Any
 
 from headrace.errors import CancelledError, DeadlineExceededError, InvalidArgumentError
 from headrace.graph.operation import Operation
+from headrace.interfaces import OpContext, Rendezvous, StepControl
+from headrace.runtime.blocked import blocked_operations, waiting
 from headrace.runtime.rendezvous import LocalRendezvous
 
 __all__ = ["Cancellation", "RunningSteps", "StepController"]
@@ -73,6 +75,7 @@ class StepController:
     Args:
       timeout: seconds the step may take, or None.
       cancellation: what ends the step on request; one of its own by default.
+      stall_timeout: seconds one operation may wait, or None.
     Attributes:
       step: the step's number in this process.
       cancellation: ends the step on request.
@@ -82,28 +85,53 @@ class StepController:
       InvalidArgumentError: `timeout` is not a number of seconds.
     """
 
-    __slots__ = ("_deadline", "_timeout", "cancellation", "is_observed", "rendezvous", "step")
+    __slots__ = ("_deadline", "_patience", "_timeout", "cancellation", "is_observed", "rendezvous", "step")
 
-    def __init__(self, timeout: float | None = None, cancellation: Cancellation | None = None) -> None:
+    def __init__(
+        self,
+        timeout: float | None = None,
+        cancellation: Cancellation | None = None,
+        stall_timeout: float | None = None,
+    ) -> None:
         self.step = next(_step_numbers)
         self.rendezvous = LocalRendezvous(self.step)
         self.cancellation = cancellation or Cancellation()
         self.is_observed = timeout is not None or cancellation is not None
         self._timeout = timeout
+        self._patience = None if stall_timeout is None else _seconds(stall_timeout)
         self._deadline = None if timeout is None else time.monotonic() + _seconds(timeout)
 
     def wait(self, condition: threading.Condition, ready: Callable[[], bool], describe: Callable[[], str]) -> None:
         """Block until `ready()` (see the interface)."""
+        self.wait_for("an operation", condition, ready, describe)
+
+    def of(self, operation: OpContext) -> StepControl:
+        """The control as an operation sees it: its waits are known under its name."""
+        return _OfOperation(self, f"{operation.type} '{operation.name}'")
+
+    def wait_for(
+        self,
+        operation: str,
+        condition: threading.Condition,
+        ready: Callable[[], bool],
+        describe: Callable[[], str],
+    ) -> None:
+        """`wait`, known under the type and name of an operation."""
         if ready():
             return
-        with self.cancellation.waking(condition):
+        now = time.monotonic()
+        stalls = None if self._patience is None else now + self._patience
+        limits = [limit for limit in (self._deadline, stalls) if limit is not None]
+        with self.cancellation.waking(condition), waiting(self.step, operation, condition, describe):
             while not ready():
                 if self.cancellation.ends_waits:
                     raise self._cancelled(f"a wait: {describe()}")
-                remaining = None if self._deadline is None else self._deadline - time.monotonic()
-                if remaining is not None and remaining <= 0:
+                now = time.monotonic()
+                if self._deadline is not None and self._deadline <= now:
                     raise self._too_late(f"a wait: {describe()}")
-                condition.wait(remaining)
+                if stalls is not None and stalls <= now:
+                    raise self._stalled(operation, condition, describe)
+                condition.wait(min(limits) - now if limits else None)
 
     def give_up(self, reason: str) -> None:
         """Let the step end wherever it waits (see the interface)."""
@@ -138,6 +166,48 @@ class StepController:
             got=state,
             hint="give the step more time, or look with trace=hr.Trace() where it goes",
         )
+
+    def _stalled(
+        self, operation: str, condition: threading.Condition, describe: Callable[[], str]
+    ) -> DeadlineExceededError:
+        """The error of a wait that takes too long, with all other waits: one of them may wait for this one."""
+        state = describe()
+        condition.release()  # others must get at it to say how they stand
+        try:
+            others = [line for line in blocked_operations() if not line.startswith(f"{operation} of step {self.step} ")]
+        finally:
+            condition.acquire()
+        shown = "".join(f"\n            {line}" for line in others)
+        return DeadlineExceededError(
+            f"{operation} made no progress in step {self.step}",
+            expected=f"what it waits for within {self._patience} s, the stall_timeout of the configuration",
+            got=state + (f"; also blocked:{shown}" if others else "; nothing else is blocked"),
+            hint="start what is to bring it, e.g. the hr.QueueRunner, before this step",
+        )
+
+
+class _OfOperation:
+    """The control of a step as one operation sees it (see `interfaces.StepControl`)."""
+
+    __slots__ = ("_control", "_operation", "check", "give_up")
+
+    def __init__(self, control: StepController, operation: str) -> None:
+        self._control = control
+        self._operation = operation
+        self.check, self.give_up = control.check, control.give_up
+
+    @property
+    def rendezvous(self) -> Rendezvous:
+        """That of the step."""
+        return self._control.rendezvous
+
+    def of(self, operation: OpContext) -> StepControl:
+        """The control as another operation sees it."""
+        return self._control.of(operation)
+
+    def wait(self, condition: threading.Condition, ready: Callable[[], bool], describe: Callable[[], str]) -> None:
+        """Block until `ready()` (see the interface)."""
+        self._control.wait_for(self._operation, condition, ready, describe)
 
 
 class RunningSteps:

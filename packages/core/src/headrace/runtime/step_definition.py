@@ -74,7 +74,9 @@ class StepDefinition:
         plan = self._plans.get(tuple([argument.shape for argument in arguments])) or self._new_plan(arguments)
         if not self._initialized:
             self._initialize()
-        return self._observed(plan, arguments, StepController()) if plan.blocks else plan.compiled(arguments)
+        if plan.blocks:
+            return self._observed(plan, arguments, StepController(stall_timeout=self._config.stall_timeout))
+        return plan.compiled(arguments)
 
     def run_observed(
         self,
@@ -89,7 +91,8 @@ class StepDefinition:
         Where no deadline is given, the configuration's holds.
         """
         called_ns = time.perf_counter_ns()
-        control = StepController(self._config.timeout if timeout is None else timeout, cancellation)
+        limit = self._config.timeout if timeout is None else timeout
+        control = StepController(limit, cancellation, self._config.stall_timeout)
         arguments = self._converted(values)
         plan = self._plan_of(arguments)
         if not self._initialized:
@@ -158,7 +161,7 @@ class StepDefinition:
             self._graph, (), targets, (), (), self._resources, self._config, StepExecutor, PartsExecutor
         )
         if plan.blocks:
-            self._observed(plan, (), StepController())
+            self._observed(plan, (), StepController(stall_timeout=self._config.stall_timeout))
         else:
             plan.compiled(())
 

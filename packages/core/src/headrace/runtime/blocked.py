@@ -1,0 +1,65 @@
+"""What waits now in this process: which operation of which step, for what, since when. For errors and for watchdogs."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+__all__ = ["blocked_operations", "waiting"]
+
+_PATIENCE = 0.1
+"""Seconds to wait for whoever holds what a wait is about, before its description is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wait:
+    """One wait that is under way."""
+
+    step: int
+    operation: str
+    thread: str
+    since: float
+    condition: threading.Condition
+    describe: Callable[[], str]
+
+    def __str__(self) -> str:
+        state = "busy now"
+        if self.condition.acquire(timeout=_PATIENCE):
+            try:
+                state = self.describe()
+            finally:
+                self.condition.release()
+        seconds = time.monotonic() - self.since
+        return f"{self.operation} of step {self.step} in thread '{self.thread}' for {seconds:.1f} s: {state}"
+
+
+_waits: dict[int, _Wait] = {}
+_numbers = itertools.count()
+
+
+@contextmanager
+def waiting(step: int, operation: str, condition: threading.Condition, describe: Callable[[], str]) -> Iterator[None]:
+    """Count an operation as waiting inside.
+
+    Args:
+      step: the number of its step.
+      operation: its type and name.
+      condition: what it waits on.
+      describe: what it waits for; called with `condition` held.
+    """
+    number = next(_numbers)
+    thread = threading.current_thread().name
+    _waits[number] = _Wait(step, operation, thread, time.monotonic(), condition, describe)
+    try:
+        yield
+    finally:
+        del _waits[number]
+
+
+def blocked_operations() -> list[str]:
+    """One line for each operation of this process that waits now: the operation, its step, how long, and for what."""
+    return [str(wait) for _, wait in sorted(_waits.copy().items())]
