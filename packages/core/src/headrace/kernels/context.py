@@ -17,6 +17,7 @@ from headrace.types import DType, Shape, TensorSpec
 __all__ = [
     "NO_FUNCTIONS",
     "NO_RESOURCES",
+    "OUTSIDE_LOOPS",
     "KernelContext",
     "context_of",
     "current_iteration",

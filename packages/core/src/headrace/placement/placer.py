@@ -107,7 +107,15 @@ class _Placer:
         for op in self.graph.operations:
             if makes_handle(op):
                 self.state[op.name] = str(self.chosen[op])
+            self._note_bodies(op)
         return self.chosen
+
+    def _note_bodies(self, op: Operation) -> None:
+        """A call runs where it is, with all that its functions do; say so where these ask for something else."""
+        device = self.chosen[op]
+        for asked in sorted(_asked_inside(op)):
+            if not parse_device(asked).matches(device.name):
+                self.notes.append(f"{op.type} '{op.name}' runs whole on {device}, though '{asked}' is asked for in it")
 
     def _soonest(self, op: Operation, candidates: Sequence[Device]) -> Device:
         if len(candidates) == 1:
@@ -234,6 +242,16 @@ class _Placer:
         steps = [f"'{at}' {link.reason}" for at, link in path_between(group, name, other)]
         verb = "is placed on" if other in self.state else "asks for"
         return ", ".join([*steps, f"which {verb} '{wanted}'"]) if steps else f"'{other}' {verb} '{wanted}'"
+
+
+def _asked_inside(op: Operation) -> set[str]:
+    """The devices that the functions which an operation calls ask for, at any depth."""
+    asked: set[str] = set()
+    for body in op.bodies:
+        for inner in body.operations:
+            asked |= {inner.device} if inner.device else set()
+            asked |= _asked_inside(inner)
+    return asked
 
 
 def _has_kernel(op: Operation, device: Device) -> bool:
