@@ -20,6 +20,7 @@ import numpy as np
 
 from headrace.errors import FailedPreconditionError, InvalidArgumentError
 from headrace.graph.apply import TensorLike, apply_op, as_array, convert_to_tensor
+from headrace.graph.functions import Body
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 from headrace.graph.operators import Operators
@@ -98,6 +99,8 @@ class Variable(Operators):
             name = graph.unique_name(name[:-1]) + "/"  # a scope of that name is entered again, a variable is not
         with without_control_dependencies(), name_scope(name) as scope:
             given = initial_value() if callable(initial_value) else initial_value
+            if isinstance(given, Tensor) and isinstance(given.graph, Body):
+                given = given.graph.lifted(given)  # it was computed in the function in which the variable is made
             with name_scope("initial_value"):
                 value = convert_to_tensor(given, dtype)
             self.spec = TensorSpec(value.dtype, value.shape if shape is None else as_shape(shape))

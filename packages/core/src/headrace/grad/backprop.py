@@ -18,7 +18,7 @@ from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
 from headrace.graph.extensions import in_order
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
-from headrace.graph.scopes import Scope, current_scope, enter, has_graph, name_scope
+from headrace.graph.scopes import Scope, current_graph, current_scope, enter, has_graph, name_scope
 from headrace.ops.indexed_slices import IndexedSlices, concatenate_slices
 from headrace.types import variant
 
@@ -72,7 +72,7 @@ def gradients(
         return [None] * len(sources)
     graph = _common_graph(targets[0], (*targets, *sources, *stopped))
     targets, sources, stopped = ([graph.own(item) for item in items] for items in (targets, sources, stopped))
-    inside = has_graph() and current_scope().graph is not None and current_scope().graph.is_inside(graph)
+    inside = has_graph() and current_graph().is_inside(graph)
     with (
         enter(current_scope() if inside else Scope(graph=graph)),
         name_scope(name) as prefix,

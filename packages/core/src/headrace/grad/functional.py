@@ -27,7 +27,7 @@ from headrace.graph.scopes import Scope, current_graph, enter
 from headrace.graph.shape_value import constant_value
 from headrace.ops.branching import build_branches
 from headrace.ops.indexed_slices import IndexedSlices
-from headrace.ops.looping import RECOMPUTE, LoopBuilder
+from headrace.ops.looping import RECOMPUTE, Carried, LoopBuilder
 from headrace.types import DType, Shape, int32, int64, resource, variant
 
 TRIP_COUNT = "_trip_count"
@@ -180,9 +180,8 @@ def _kind(candidates: Sequence[Gradient | None], tensor: Tensor) -> str:
     given = [gradient for gradient in candidates if gradient is not None]
     if not given:
         return ""
-    rows = (
-        variable_spec(tensor).shape if tensor.dtype is resource and variable_spec(tensor) is not None else tensor.shape
-    )
+    variable = variable_spec(tensor)
+    rows = tensor.shape if variable is None else variable.shape
     row_known = rows.dims is not None and Shape(rows.dims[1:]).is_fully_defined
     all_slices = all(isinstance(gradient, IndexedSlices) for gradient in given)
     return "slices" if all_slices and (row_known or len(given) == len(candidates)) else "dense"
@@ -239,7 +238,8 @@ def _rows(gradient: Gradient | None, tensor: Tensor) -> tuple[Tensor, Tensor]:
 def _assembled(parts: Any, tensor: Tensor) -> Gradient | None:
     """The gradient of an input from what the branches give."""
     if isinstance(parts, tuple):
-        return IndexedSlices(*parts, _shape_of(current_graph().own(tensor)))
+        values, indices = parts
+        return IndexedSlices(values, indices, _shape_of(current_graph().own(tensor)))
     gradient: Gradient | None = parts
     return gradient
 
@@ -450,50 +450,47 @@ class _Sum:
 
     def __init__(self, loop: LoopBuilder, gradient: Gradient | None, tensor: Tensor) -> None:
         self.tensor = tensor
-        self.is_sparse = isinstance(gradient, IndexedSlices)
-        self.carried = []
-        self.like = gradient
+        self.is_sparse = isinstance(gradient, IndexedSlices) and _kind([gradient, None], tensor) == "slices"
+        self.carried: list[Carried] = []
         if gradient is None:
             return
         with loop.around():
-            if isinstance(gradient, IndexedSlices):
-                row = Shape() if gradient.values.shape.dims is None else Shape([None, *gradient.values.shape.dims[1:]])
-                values = apply_op("EmptyTensorList", _sizes(row), -1, element_dtype=gradient.values.dtype)
-                indices = apply_op("EmptyTensorList", _sizes(Shape([None])), -1, element_dtype=int64)
-                self.carried = [loop.carry(values), loop.carry(indices)]
+            if self.is_sparse:
+                self.carried = [loop.carry(_list_of(part)) for part in _rows(None, tensor)]
             else:
                 self.carried = [loop.carry(_zeros(tensor, gradient))]
 
     def add(self, gradient: Gradient | None) -> None:
         """Add the gradient of one iteration, in the body of the loop."""
-        if isinstance(gradient, IndexedSlices):
+        if self.is_sparse:
             for carried, part in zip(self.carried, _rows(gradient, self.tensor), strict=True):
                 carried.result = _pushed(carried.in_body, part)
         elif gradient is not None:
             (carried,) = self.carried
-            carried.result = _list_plus(carried.in_body, gradient) if gradient.dtype is variant else None
+            dense = _dense(gradient, current_graph().own(self.tensor))
+            carried.result = _list_plus(carried.in_body, dense) if dense.dtype is variant else None
             if carried.result is None:
-                carried.result = apply_op("AddN", [carried.in_body, gradient])
+                carried.result = apply_op("AddN", [carried.in_body, dense])
 
     def total(self, outputs: Sequence[Tensor]) -> Gradient | None:
         """The sum, after the loop."""
         if not self.carried:
             return None
         parts = [outputs[carried.number] for carried in self.carried]
-        if not isinstance(self.like, IndexedSlices):
+        if not self.is_sparse:
             return parts[0]
-        shapes = (self.like.values.shape, Shape([None]))
-        joined = [
-            apply_op("TensorListConcatV2", part, _rows_of(shape), constant(np.zeros(0, np.int64)), element_dtype=dtype)[
-                0
-            ]
-            for part, shape, dtype in zip(parts, shapes, (self.like.values.dtype, int64), strict=True)
-        ]
-        return IndexedSlices(joined[0], joined[1], _shape_of(self.tensor))
+        values, indices = (
+            apply_op("TensorListConcatV2", part, -1, constant(np.zeros(0, np.int64)), element_dtype=like.dtype)[0]
+            for part, like in zip(parts, _rows(None, self.tensor), strict=True)
+        )
+        return IndexedSlices(values, indices, _shape_of(self.tensor))
 
 
-def _rows_of(shape: Shape) -> Tensor:
-    return _sizes(Shape() if shape.dims is None else Shape([None, *shape.dims[1:]]))
+def _list_of(rows: Tensor) -> Tensor:
+    """A list for tensors with rows like these, with these as its first element: so there is one to join."""
+    shape = Shape([None, *rows.shape.as_tuple()[1:]])
+    empty: Tensor = apply_op("EmptyTensorList", _sizes(shape), -1, element_dtype=rows.dtype)
+    return _pushed(empty, rows)
 
 
 def _list_plus(total: Tensor, gradient: Tensor) -> Tensor | None:

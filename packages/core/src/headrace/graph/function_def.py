@@ -123,9 +123,8 @@ def _check_plain(proto: FunctionDef, argument: OpDefProto.ArgDef) -> None:
 
 
 def _copy_argument_attrs(given: FunctionDef.ArgAttrs, node: NodeDef) -> None:
-    shapes = given.attr[_OUTPUT_SHAPES].list.shape if _OUTPUT_SHAPES in given.attr else ()
-    if len(shapes) == 1:
-        node.attr["shape"].shape.CopyFrom(shapes[0])
+    if _OUTPUT_SHAPES in given.attr and len(given.attr[_OUTPUT_SHAPES].list.shape) == 1:
+        node.attr["shape"].shape.CopyFrom(given.attr[_OUTPUT_SHAPES].list.shape[0])
     if HANDLE_DTYPES in given.attr and HANDLE_SHAPES in given.attr:
         node.attr[HANDLE_DTYPES].CopyFrom(given.attr[HANDLE_DTYPES])
         node.attr[HANDLE_SHAPES].CopyFrom(given.attr[HANDLE_SHAPES])

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from headrace.errors import GraphError, NotFoundError, known_names
+from headrace.errors import GraphError, NotFoundError, UnimplementedError, known_names
 
 if TYPE_CHECKING:
     from headrace.graph.functions import Body
@@ -33,6 +33,7 @@ class FunctionLibrary:
         self._bodies: dict[str, Body] = {}
         self._readers: dict[str, Callable[[], Body]] = {}
         self._reserved: set[str] = set()
+        self._reading: list[str] = []
         self._lock = threading.RLock()
 
     def __iter__(self) -> Iterator[str]:
@@ -51,6 +52,7 @@ class FunctionLibrary:
 
         Raises:
           NotFoundError: there is no function of that name.
+          UnimplementedError: the function leads back to itself.
           HeadraceError: the stored function breaks a rule of one of its operations.
         """
         found = self._bodies.get(name)
@@ -65,8 +67,22 @@ class FunctionLibrary:
                     hint="export the graph together with its function library",
                 )
             if name not in self._bodies:
-                self._bodies[name] = self._readers[name]()
+                self._bodies[name] = self._read(name)
             return self._bodies[name]
+
+    def _read(self, name: str) -> Body:
+        if name in self._reading:
+            raise UnimplementedError(
+                f"function '{name}' calls itself",
+                expected="functions that do not lead back to themselves",
+                got=" -> ".join((*self._reading, name)),
+                hint="write the recursion as a loop",
+            )
+        self._reading.append(name)
+        try:
+            return self._readers[name]()
+        finally:
+            self._reading.pop()
 
     def unique_name(self, name: str) -> str:
         """`name`, or `name_1`, `name_2`, ... if it is taken; the result is reserved."""

@@ -11,7 +11,8 @@ with one `Captures` in common.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from headrace.errors import GraphError, HeadraceError
@@ -21,6 +22,7 @@ from headrace.graph.function_library import FunctionLibrary
 from headrace.graph.graph import Graph
 from headrace.graph.handle_spec import handle_attrs
 from headrace.graph.operation import Effects, Operation, Tensor
+from headrace.graph.scopes import Scope, current_scope, enter
 from headrace.graph.source import user_line
 from headrace.types import Shape, TensorSpec
 
@@ -33,13 +35,13 @@ __all__ = ["Body", "Captures", "outside_effect"]
 class Captures:
     """The tensors of an outer graph that the bodies of one operation read, in the order of arguments. Mutable.
 
-    Args:
+    Attributes:
       first: the number of arguments that come before them.
     """
 
     def __init__(self, first: int) -> None:
         self._numbers: dict[Tensor, int] = {}
-        self._first = first
+        self.first = first
 
     @property
     def tensors(self) -> Sequence[Tensor]:
@@ -48,7 +50,7 @@ class Captures:
 
     def number_of(self, tensor: Tensor) -> int:
         """The index of the argument that stands for `tensor`, which is captured if it was not yet."""
-        return self._numbers.setdefault(tensor, self._first + len(self._numbers))
+        return self._numbers.setdefault(tensor, self.first + len(self._numbers))
 
 
 class Body(Graph):
@@ -68,6 +70,7 @@ class Body(Graph):
       arguments: the tensors of its arguments by index.
       results: the tensors that it returns.
       effects: what it does to its arguments and to the outside, known once it is complete.
+      state_name: what comes before the names under which its operations keep state; the same for its extensions.
     """
 
     def __init__(
@@ -85,6 +88,7 @@ class Body(Graph):
             functions=outer.functions if functions is None and outer is not None else functions,
         )
         self.name = name
+        self.state_name = name
         self.outer = outer
         self.captures = captures or Captures(0)
         self.arguments: dict[int, Tensor] = {}
@@ -102,6 +106,13 @@ class Body(Graph):
     def result_specs(self) -> list[TensorSpec]:
         """dtype and static shape of each result."""
         return [tensor.spec for tensor in self.results]
+
+    @contextmanager
+    def as_default(self) -> Iterator[Body]:
+        """Let user functions called inside build here, with the devices and gradient rules asked for around."""
+        outer = current_scope()
+        with enter(Scope(graph=self, devices=outer.devices, gradient_override=outer.gradient_override)):
+            yield self
 
     def add_argument(self, index: int, spec: TensorSpec, *, like: Tensor | None = None, name: str = "") -> Tensor:
         """Add the argument of an index.
@@ -154,6 +165,7 @@ class Body(Graph):
         body = Body(name, functions=self.functions)
         body.effect_order = None  # the edges are there already
         body.gradient_rules = self.gradient_rules
+        body.state_name = self.state_name
         tensors: dict[Tensor, Tensor] = {}
         for index, argument in sorted(self.arguments.items()):
             attrs = argument.op.attrs if shapes is None else {**argument.op.attrs, "shape": shapes[index]}
@@ -199,6 +211,31 @@ class Body(Graph):
         index = self.captures.number_of(passed)
         found = self.arguments.get(index)
         return self.add_argument(index, passed.spec, like=passed) if found is None else found
+
+    def lifted(self, tensor: Tensor) -> Tensor:
+        """A tensor of the outermost graph with the value of `tensor`, which is computed there too.
+
+        Raises:
+          GraphError: it depends on an argument that is no captured tensor, as a loop variable is.
+        """
+        if self.outer is None or tensor.op.graph is not self:
+            return tensor
+        captured = dict(enumerate(self.captures.tensors, self.captures.first))
+        tensors = {self.arguments[index]: source for index, source in captured.items() if index in self.arguments}
+        for op in needed_operations([tensor], (), tensors)[0]:
+            if op.type == "_Arg":
+                raise GraphError(
+                    f"'{tensor.name}' differs from one call of function '{self.name}' to the next",
+                    where=tensor.op.location,
+                    expected="a value that is the same in every call",
+                    got=f"one that depends on argument {op.attrs['index']}",
+                    hint="compute it from what is around the function, or start a variable from a constant and assign",
+                )
+            inputs = [tensors[item] for item in op.inputs]
+            copied = self.outer.create_op(op.type, inputs, op.attrs, name=op.name, source=op.source, like=op)
+            tensors.update(zip(op.outputs, copied.outputs, strict=True))
+        found = tensors[tensor]
+        return self.outer.lifted(found) if isinstance(self.outer, Body) else found
 
     def is_inside(self, graph: Graph) -> bool:
         """True if `graph` is this one or one around it."""

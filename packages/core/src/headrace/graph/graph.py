@@ -12,8 +12,8 @@ from headrace.errors import GraphError, HeadraceError, NotFoundError, known_name
 from headrace.graph.attr import AttrValue
 from headrace.graph.device_name import canonical_device
 from headrace.graph.effect_order import EffectOrder
-from headrace.graph.function_library import FunctionLibrary
 from headrace.graph.frames import check_back_edge
+from headrace.graph.function_library import FunctionLibrary
 from headrace.graph.inference import check_inputs, complete_attrs, infer_specs, sees_the_same
 from headrace.graph.op_def import OpDef, lookup_op_def
 from headrace.graph.operation import Operation, Tensor
@@ -137,8 +137,14 @@ class Graph:
         self._epoch += 1
 
     def operation(self, name: str) -> Operation:
-        """The operation of a name; raises NotFoundError if there is none."""
+        """The operation of a name; raises NotFoundError if there is none.
+
+        One inside a function of the graph is named by both, `function/operation`.
+        """
         found = self._by_name.get(name)
+        function, _, inner = name.partition("/") if isinstance(name, str) else ("", "", "")
+        if found is None and inner and function in self.functions:
+            return self.functions[function].operation(inner)
         if found is None:
             raise NotFoundError(
                 f"the graph has no operation '{name}'",

@@ -271,7 +271,7 @@ def outermost_graph() -> Iterator[None]:
     """Leave the functions that are being built, for what is made once however often they run (variables)."""
     outer = _scope.get()
     root = current_graph().root
-    with enter(outer if outer.graph is root else Scope(graph=root, device=outer.device)):
+    with enter(outer if outer.graph is root else Scope(graph=root, devices=outer.devices)):
         yield
 
 

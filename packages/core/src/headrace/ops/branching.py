@@ -207,22 +207,27 @@ def build_branches(graph: Graph, selector: Tensor, functions: Sequence[Branch], 
     for function, suffix in zip(functions, names, strict=True):
         body = Body(function_name(graph, f"{name}_{suffix}"), outer=graph, captures=captures)
         with body.as_default():
-            structures.append(function())
+            structures.append(_without_operations(function(), body))
         bodies.append(body)
-    what = f"branch '{names[0]}' and branch "
-    for body_name, structure in zip(names[1:], structures[1:], strict=True):
-        hint = "return as many tensors, nested alike, from every branch"
-        check_same_structure(structures[0], structure, f"of '{name}', {what}'{body_name}' differ: it", hint)
+    for suffix, structure in zip(names, structures, strict=True):
+        hint = f"return as many tensors, nested alike, from every branch; '{names[0]}' is compared with"
+        check_same_structure(structures[0], structure, f"branch '{suffix}' of '{name}'", hint)
     leaves = [flatten(structure)[0] for structure in structures]
     rows = [_one_dtype([branch[index] for branch in leaves], bodies, names) for index in range(len(leaves[0]))]
     for number, body in enumerate(bodies):
         _check_effects_outside(graph, body, bodies, captures)
-        body.complete([row[number] for row in rows if isinstance(row[number], Tensor)])
+        body.complete([row[number] for row in rows])
     operation = _branch_operation(graph, selector, bodies, captures, name)
-    outputs = iter(operation.outputs)
-    results = [next(outputs) if isinstance(row[0], Tensor) else None for row in rows]
-    rebuilt = flatten(structures[0])[1](results)
-    return operation if not operation.outputs else rebuilt
+    return flatten(structures[0])[1](operation.outputs) if operation.outputs else operation
+
+
+def _without_operations(structure: Any, body: Body) -> Any:
+    """What a branch returned with None in the place of operations, which run when the branch does."""
+    leaves, rebuild = flatten(structure)
+    for leaf in leaves:
+        if isinstance(leaf, Operation) and leaf.graph is not body:
+            raise outside_effect(leaf, body.name)
+    return rebuild([None if isinstance(leaf, Operation) else leaf for leaf in leaves])
 
 
 def function_name(graph: Graph, name: str) -> str:
@@ -232,41 +237,31 @@ def function_name(graph: Graph, name: str) -> str:
     return graph.functions.unique_name("_".join(filter(None, [outer, *f"{prefix}{name}".split("/")])))
 
 
-def traced_leaves(body: Body, leaves: Sequence[Any], dtypes: Sequence[DType | None]) -> list[Tensor | None]:
-    """The tensors that a function returned, as tensors of its body; None for operations.
+def traced_leaves(body: Body, leaves: Sequence[Any], dtypes: Sequence[DType | None]) -> list[Tensor]:
+    """The tensors that a function returned, as tensors of its body.
 
     Args:
       body: the body that was built.
       leaves: what the function returned, flat.
       dtypes: the dtype that each Python value is to take, or None.
     """
-    converted: list[Tensor | None] = []
     with enter(Scope(graph=body)):
-        for leaf, dtype in zip(leaves, dtypes, strict=True):
-            if isinstance(leaf, Operation):
-                if leaf.graph is not body:
-                    raise outside_effect(leaf, body.name)
-                converted.append(None)
-            else:
-                symbolic = isinstance(leaf, Tensor) or hasattr(leaf, "dtype")
-                converted.append(convert_to_tensor(leaf, None if symbolic else dtype))
-    return converted
+        return [
+            convert_to_tensor(leaf, None if hasattr(leaf, "dtype") else dtype)
+            for leaf, dtype in zip(leaves, dtypes, strict=True)
+        ]
 
 
-def _one_dtype(leaves: Sequence[Any], bodies: Sequence[Body], names: Sequence[str]) -> list[Tensor | None]:
+def _one_dtype(leaves: Sequence[Any], bodies: Sequence[Body], names: Sequence[str]) -> list[Tensor]:
     """One result of all branches as tensors of one dtype; Python numbers take that of the tensors beside them."""
     wanted = next((as_dtype(leaf.dtype) for leaf in leaves if hasattr(leaf, "dtype")), None)
     tensors = [traced_leaves(body, [leaf], [wanted])[0] for body, leaf in zip(bodies, leaves, strict=True)]
-    kinds = {None if tensor is None else tensor.dtype for tensor in tensors}
-    if len(kinds) > 1:
+    if len({tensor.dtype for tensor in tensors}) > 1:
         raise DTypeError(
             "the branches give different dtypes",
             expected="the same dtype from every branch",
-            got=", ".join(
-                f"'{name}': {'an operation' if tensor is None else tensor.spec}"
-                for name, tensor in zip(names, tensors, strict=True)
-            ),
-            hint="hr.astype the result of one branch; where one has nothing to return, let both return None",
+            got=", ".join(f"'{name}': {tensor.spec}" for name, tensor in zip(names, tensors, strict=True)),
+            hint="hr.astype the result of one branch",
         )
     return tensors
 

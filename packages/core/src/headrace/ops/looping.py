@@ -19,7 +19,7 @@ from headrace.ops.structure import check_same_structure, flatten
 from headrace.types import Shape, ShapeLike, TensorSpec, as_shape, int32
 from headrace.types import bool as bool_dtype
 
-__all__ = ["RECOMPUTE", "LoopBuilder", "checked_results", "while_loop"]
+__all__ = ["RECOMPUTE", "Carried", "LoopBuilder", "next_values", "while_loop"]
 
 RECOMPUTE = "_recompute"
 """The annotation of a loop whose backward pass computes again what it needs, from the loop variables."""
@@ -102,10 +102,8 @@ def while_loop(
         check_same_structure(
             wanted, structure, "the body of while_loop", "return the next value of each loop variable, in their order"
         )
-        results = traced_leaves(loop.body, flatten(structure)[0], [tensor.dtype for tensor in first])
-        outputs = loop.finish(
-            predicate, checked_results(results, loop), parallel_iterations=parallel_iterations, recompute=recompute
-        )
+        results = next_values(loop, flatten(structure)[0])
+        outputs = loop.finish(predicate, results, parallel_iterations=parallel_iterations, recompute=recompute)
         return rebuild(outputs[: len(first)])
 
 
@@ -173,19 +171,26 @@ def _predicate(value: TensorLike) -> Tensor:
     return predicate
 
 
-def checked_results(results: Sequence[Tensor | None], loop: LoopBuilder) -> list[Tensor]:
-    """The results of the body, each of the dtype and shape of its loop variable."""
-    checked: list[Tensor] = []
+def next_values(loop: LoopBuilder, leaves: Sequence[Any]) -> list[Tensor]:
+    """What the body returned as tensors, each of the dtype and shape of its loop variable."""
+    for number, leaf in enumerate(leaves):
+        if isinstance(leaf, Operation):
+            raise DTypeError(
+                f"loop variable {number} becomes an operation",
+                where=leaf.location,
+                expected=f"the next value, {loop.body_arguments[number].spec}",
+                got="an operation that gives no value",
+                hint="return a tensor; operations made in the body run without being returned",
+            )
+    results = traced_leaves(loop.body, leaves, [variable.dtype for variable in loop.body_arguments])
     for number, (result, variable) in enumerate(zip(results, loop.body_arguments, strict=True)):
-        if result is None or result.dtype is not variable.dtype:
+        if result.dtype is not variable.dtype:
             raise DTypeError(
                 f"loop variable {number} changes its dtype",
-                where=None if result is None else result.op.location,
+                where=result.op.location,
                 expected=f"{variable.dtype}, as it starts with",
-                got="an operation" if result is None else str(result.spec),
-                hint=f"hr.astype(x, hr.{variable.dtype}) at the end of the body"
-                if result is not None
-                else "return the next value; operations made in the body run without being returned",
+                got=str(result.spec),
+                hint=f"hr.astype(x, hr.{variable.dtype}) at the end of the body",
             )
         if variable.shape.relax(result.shape) != variable.shape:
             raise ShapeError(
@@ -195,17 +200,14 @@ def checked_results(results: Sequence[Tensor | None], loop: LoopBuilder) -> list
                 got=f"{result.shape} after one iteration",
                 hint=f"shape_invariants=[..., {variable.shape.relax(result.shape)}, ...] leaves open what changes",
             )
-        checked.append(result)
-    return checked
+    return results
 
 
-class _Carried:
+class Carried:
     """A variable that a builder adds to a loop. Mutable while the loop is built.
 
     Attributes:
       initial: its first value, in the graph around the loop.
-      in_condition: it, in the condition.
-      in_body: it, in the body.
       result: its next value, in the body.
     """
 
@@ -216,10 +218,12 @@ class _Carried:
 
     @property
     def in_condition(self) -> Tensor:
+        """It, in the condition."""
         return self._loop.condition.own(self.initial)
 
     @property
     def in_body(self) -> Tensor:
+        """It, in the body."""
         return self._loop.body.own(self.initial)
 
     @property
@@ -254,7 +258,7 @@ class LoopBuilder:
         self.condition = Body(function_name(graph, f"{name}_cond"), outer=graph, captures=self.captures)
         self.body = Body(function_name(graph, f"{name}_body"), outer=graph, captures=self.captures)
         self._around = current_scope() if current_scope().graph is graph else Scope(graph=graph)
-        self._carried: list[_Carried] = []
+        self._carried: list[Carried] = []
         self.condition_arguments = self._arguments(self.condition, shapes)
         self.body_arguments = self._arguments(self.body, shapes)
 
@@ -268,13 +272,13 @@ class LoopBuilder:
         """Build in the graph around the loop, in the scope in which the loop is made."""
         return enter(self._around)
 
-    def carry(self, initial: Tensor) -> _Carried:
+    def carry(self, initial: Tensor) -> Carried:
         """Add a variable with the first value `initial`, a tensor of the graph around the loop that is no constant."""
-        carried = _Carried(self, self.graph.own(initial))
+        carried = Carried(self, self.graph.own(initial))
         self._carried.append(carried)
         return carried
 
-    def count(self) -> _Carried:
+    def count(self) -> Carried:
         """Add a variable that counts the iterations, int32 from 0."""
         with self.around():
             zero = apply_op("Identity", convert_to_tensor(0, int32))

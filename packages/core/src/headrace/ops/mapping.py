@@ -12,7 +12,7 @@ from headrace.graph.apply import apply_op, convert_to_tensor, graph_of
 from headrace.graph.operation import Tensor
 from headrace.graph.scopes import Scope, enter, name_scope
 from headrace.ops.branching import traced_leaves
-from headrace.ops.looping import LoopBuilder, checked_results
+from headrace.ops.looping import LoopBuilder, next_values
 from headrace.ops.structure import check_same_structure, flatten
 from headrace.types import Shape, int32
 
@@ -163,11 +163,11 @@ def _loop(
             _check_pair(pair)
             given, carried = pair
         check_same_structure(init, carried, "the carried value", "carry a value of the structure of init")
-        results = traced_leaves(loop.body, flatten(carried)[0], [tensor.dtype for tensor in first])
+        results = next_values(loop, flatten(carried)[0])
         outs, rebuild_given = flatten(given)
-        written = [tensor for tensor in traced_leaves(loop.body, outs, [None] * len(outs)) if tensor is not None]
+        written = traced_leaves(loop.body, outs, [None] * len(outs))
         stacks = [_written(loop, tensor) for tensor in written]
-        outputs = loop.finish(predicate, checked_results(results, loop), recompute=recompute)
+        outputs = loop.finish(predicate, results, recompute=recompute)
         stacked = [
             _stacked(outputs[carry.number], tensor, tensors, reverse=reverse)
             for carry, tensor in zip(stacks, written, strict=True)

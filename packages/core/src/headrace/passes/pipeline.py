@@ -11,12 +11,13 @@ from headrace.graph.verifier import verify_bounded
 from headrace.passes.arithmetic import arithmetic
 from headrace.passes.cse import cse
 from headrace.passes.fold import fold
+from headrace.passes.inline import inline
 
 __all__ = ["PASSES", "optimize"]
 
 Pass = Callable[[Graph], Graph]
 
-PASSES: dict[str, Pass] = {"fold": fold, "arithmetic": arithmetic, "cse": cse}
+PASSES: dict[str, Pass] = {"inline": inline, "fold": fold, "arithmetic": arithmetic, "cse": cse}
 """The built-in passes by the name that `hr.config(passes=...)` uses."""
 
 

@@ -78,4 +78,4 @@ def _bounded(body: Body, shapes: Sequence[Shape]) -> Graph:
     """The body as a segment: what its results and effects need, for arguments of the given shapes."""
     arguments = [body.arguments[index] for index in range(len(body.arguments))]
     effects = [op for op in body.operations if op.has_effect and op.type != "_Retval"]
-    return prune(body, body.results, effects, arguments, shapes, prefix=f"{body.name}/", may_alias=True)
+    return prune(body, body.results, effects, arguments, shapes, prefix=f"{body.state_name}/", may_alias=True)

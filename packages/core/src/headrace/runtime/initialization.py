@@ -6,13 +6,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from headrace.errors import FailedPreconditionError, GraphError
 from headrace.graph.graph import Graph
-from headrace.graph.operation import Operation, Tensor
+from headrace.graph.operation import Operation, Tensor, origin
 from headrace.runtime.resources import ResourceManager, VariableBuffer
 
 __all__ = ["buffer_of", "initialize_variables"]
 
 _NEEDS_NO_VALUE = frozenset({"AssignVariableOp", "VarIsInitializedOp", "DestroyResourceOp", "RestoreV2"})
 """What may be done with the handle of a variable that has no value yet."""
+
+_PASSES_ON = frozenset({"Identity", "_Retval"})
+"""What does nothing with a handle but hand it on."""
 
 
 def initialize_variables(
@@ -95,13 +98,30 @@ def _handles_read(roots: Iterable[Operation], feeds: frozenset[Tensor]) -> list[
         if op in seen:
             continue
         seen.add(op)
-        for tensor in op.inputs:
-            if tensor.op.type == "VarHandleOp" and op.type not in _NEEDS_NO_VALUE:
+        for index, tensor in enumerate(op.inputs):
+            if tensor.op.type == "VarHandleOp" and _needs_value(op, index):
                 handles[tensor] = None
             if tensor not in feeds:
                 stack.append(tensor.op)
         stack.extend(op.control_inputs)
     return sorted(handles, key=lambda tensor: tensor.op.index)
+
+
+def _needs_value(op: Operation, index: int) -> bool:
+    """True if an operation needs the value of the variable whose handle is its input `index`, or a function may."""
+    if not op.op_def.function_attrs:
+        return op.type not in _NEEDS_NO_VALUE
+    for body in op.bodies:
+        argument = body.arguments.get(index - (len(op.inputs) - len(body.arguments)))
+        for inner in body.operations if argument is not None else ():
+            for place, tensor in enumerate(inner.inputs):
+                if (
+                    origin(tensor).outputs[0] is argument
+                    and inner.type not in _PASSES_ON
+                    and _needs_value(inner, place)
+                ):
+                    return True
+    return False
 
 
 def _uninitialized(handles: Iterable[Tensor], resources: ResourceManager) -> list[Tensor]:

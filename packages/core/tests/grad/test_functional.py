@@ -1,0 +1,365 @@
+"""Gradients of calls, branches and loops: equal to finite differences, second order too; only what is read is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import headrace as hr
+from headrace.graph.extensions import latest
+from headrace.testing import check_gradient
+
+Tensors = Sequence[hr.Tensor]
+
+
+def _check(build: Callable[[Tensors], Any], *values: Any) -> None:
+    """Compare first and second derivatives of the sum of what `build` gives with central differences."""
+
+    def outputs(inputs: Tensors) -> list[hr.Tensor]:
+        result = build(inputs)
+        return list(result) if isinstance(result, (list, tuple)) else [result]
+
+    check_gradient(outputs, [np.asarray(value, np.float64) for value in values])
+
+
+def _repeat(count: int, body: Callable[[hr.Tensor], hr.Tensor], start: hr.Tensor, **options: Any) -> hr.Tensor:
+    result: hr.Tensor = hr.while_loop(
+        lambda i, s: i < count, lambda i, s: (i + 1, body(s)), (0, start), name="loop", **options
+    )[1]
+    return result
+
+
+@pytest.mark.parametrize("value", [0.7, 0.2])
+def test_A74_D16_gradient_of_the_branch_that_was_taken(value: float) -> None:
+    _check(lambda t: hr.cond(t[0] > 0.5, lambda: hr.sin(t[0]) * t[0], lambda: t[0] * 2.0 * t[1]), value, 0.3)
+
+
+@pytest.mark.parametrize("value", [0.7, -0.4])
+def test_A74_gradient_of_nested_branches(value: float) -> None:
+    def build(t: Tensors) -> hr.Tensor:
+        x, y = t
+        inner = lambda: hr.cond(y > 0.0, lambda: hr.exp(x * y), lambda: x)  # noqa: E731
+        return hr.cond(x > 0.0, inner, lambda: hr.cond(y > 0.0, lambda: x * x * y, lambda: y))
+
+    _check(build, value, 0.3)
+    _check(build, value, -0.3)
+
+
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_A74_gradient_of_switch_case(index: int) -> None:
+    def build(t: Tensors) -> hr.Tensor:
+        x = t[0]
+        result: hr.Tensor = hr.switch_case(index, [lambda: x * x, lambda: hr.exp(x), lambda: hr.sin(x) * x])
+        return result
+
+    _check(build, 0.6)
+
+
+def test_A74_D16_gradient_of_a_branch_in_a_loop() -> None:
+    def body(s: hr.Tensor, x: hr.Tensor) -> hr.Tensor:
+        result: hr.Tensor = hr.cond(s > 0.5, lambda: hr.sin(s) * x, lambda: s * s + x)
+        return result
+
+    _check(lambda t: _repeat(4, lambda s: body(s, t[0]), t[0]), 0.3)
+
+
+def test_D16_gradient_of_a_loop_in_a_branch_in_a_loop() -> None:
+    def inner(s: hr.Tensor, x: hr.Tensor) -> hr.Tensor:
+        return _repeat(3, lambda u: hr.cond(u > 0.0, lambda: u * hr.cos(u) * x, lambda: u * u), s)
+
+    _check(lambda t: _repeat(3, lambda s: inner(s, t[1]) + hr.sin(s), t[0]), 0.3, 0.9)
+
+
+def test_D16_gradient_of_loops_three_deep() -> None:
+    def nest(depth: int, s: hr.Tensor, x: hr.Tensor) -> hr.Tensor:
+        if depth == 0:
+            return hr.sin(s) * x
+        return _repeat(2, lambda u: nest(depth - 1, u, x), s)
+
+    _check(lambda t: nest(3, t[0], t[1]), 0.8, 1.1)
+
+
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_A75_gradient_of_a_loop_of_any_number_of_iterations(count: int) -> None:
+    _check(lambda t: _repeat(count, lambda s: hr.sin(s) * t[1] + s * s, t[0]), 0.3, 0.5)
+
+
+def test_A75_gradient_through_a_thousand_iterations() -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float64, [])
+        y = _repeat(1000, lambda s: s * 0.999 + 0.001 * hr.sin(s), x)
+        (dx,) = hr.gradients(y, [x])
+    session = hr.Session(graph)
+    h = 1e-6
+    up, down = (session.run(y, feeds={x: 0.5 + step}) for step in (h, -h))
+    np.testing.assert_allclose(session.run(dx, feeds={x: 0.5}), (up - down) / (2 * h), rtol=1e-7)
+
+
+@pytest.mark.parametrize("parallel", [1, 10])
+def test_G11_a_body_that_uses_its_variable_twice(parallel: int) -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.constant(5.0)
+        y = _repeat(6, lambda s: s + s, x, parallel_iterations=parallel)
+        (dx,) = hr.gradients(y, [x])
+    assert hr.Session(graph).run([y, dx]) == [320.0, 64.0]
+
+
+def test_D16_gradients_of_scan_map_and_folds() -> None:
+    values = np.array([0.1, 0.4, 0.3])
+    _check(lambda t: hr.scan(lambda c, x: (hr.tanh(c * x), c * x + hr.cos(c)), t[0], init=t[1]), values, 0.5)
+    _check(lambda t: hr.scan(lambda c, x: (c * x, c + x * c), t[0], init=t[1], reverse=True), values, 0.5)
+    _check(lambda t: hr.map_fn(lambda x: x * x * t[1], t[0]), values, 0.5)
+    _check(lambda t: hr.foldl(lambda a, x: a * x + t[1], t[0]), values, 0.5)
+    _check(lambda t: hr.foldr(lambda a, x: hr.sin(a) * x, t[0]), values)
+
+
+def test_D16_gradient_of_scan_over_rows_of_matrices() -> None:
+    rng = np.random.default_rng(5)
+    xs, w = rng.normal(size=(4, 2, 3)), rng.normal(size=(3, 3)) * 0.5
+
+    def build(t: Tensors) -> Any:
+        zeros = hr.zeros([2, 3], hr.float64)
+        return hr.scan(lambda h, x: (hr.tanh(h @ t[1]), hr.tanh(x + h @ t[1])), t[0], init=zeros)
+
+    _check(build, xs, w)
+
+
+def test_several_variables_of_which_some_have_no_gradient() -> None:
+    def build(t: Tensors) -> Any:
+        x, y = t
+        return hr.while_loop(
+            lambda i, a, b, n: i < 4,
+            lambda i, a, b, n: (i + 1, b * y, hr.sin(a) + b, n * 2),
+            (hr.constant(0), x, y * 1.0, hr.constant(1)),
+        )[1:3]
+
+    _check(build, 0.3, 0.8)
+
+
+def test_a_variable_whose_shape_changes() -> None:
+    def build(t: Tensors) -> hr.Tensor:
+        grow = lambda i, v: (i + 1, hr.concat([v * t[1], hr.sin(v[-1:])], axis=0))  # noqa: E731
+        shapes = [None, [None]]
+        result: hr.Tensor = hr.while_loop(lambda i, v: i < 3, grow, (0, t[0]), shape_invariants=shapes)[1]
+        return result
+
+    _check(build, [0.3, 0.5], 0.7)
+
+
+def test_gradient_by_a_variable_that_a_loop_and_a_branch_read() -> None:
+    with hr.Graph().as_default() as graph:
+        w = hr.Variable(np.array([0.5, 2.0]), name="w")
+        p = hr.placeholder(hr.bool, [])
+        y = _repeat(3, lambda s: s * hr.cond(p, lambda: w.read(), lambda: w.read() * 2.0), hr.ones([2], hr.float64))
+        (dw,) = hr.gradients(y, [w])
+    session = hr.Session(graph)
+    np.testing.assert_allclose(session.run(dw, feeds={p: True}), 3 * np.array([0.5, 2.0]) ** 2)
+    np.testing.assert_allclose(session.run(dw, feeds={p: False}), 8 * 3 * np.array([0.5, 2.0]) ** 2)
+
+
+@pytest.mark.parametrize("rows", [[1, 3, 1], []])
+def test_gradient_of_rows_read_in_a_loop_stays_sparse(rows: list[int]) -> None:
+    with hr.Graph().as_default() as graph:
+        table = hr.Variable(np.arange(10.0).reshape(5, 2), name="table")
+        indices = hr.placeholder(hr.int32, [None])
+        total = hr.foldl(
+            lambda so_far, i: so_far + table.rows(hr.reshape(i, [1])).read()[0] ** 2.0,
+            indices,
+            init=hr.zeros([2], hr.float64),
+        )
+        (gradient,) = hr.gradients(total, [table])
+    assert isinstance(gradient, hr.IndexedSlices)
+    values, found = hr.Session(graph).run([gradient.values, gradient.indices], feeds={indices: rows})
+    table_value = np.arange(10.0).reshape(5, 2)
+    assert sorted(found.tolist()) == sorted(rows)
+    np.testing.assert_array_equal(values, 2 * table_value[found])
+
+
+def test_gradient_of_rows_read_in_one_branch_stays_sparse() -> None:
+    with hr.Graph().as_default() as graph:
+        table = hr.Variable(np.arange(10.0).reshape(5, 2), name="table")
+        p = hr.placeholder(hr.bool, [])
+        y = hr.cond(p, lambda: table.rows([4, 2]).read() * 3.0, lambda: hr.ones([2, 2], hr.float64))
+        (gradient,) = hr.gradients(y, [table])
+    assert isinstance(gradient, hr.IndexedSlices)
+    session = hr.Session(graph)
+    parts = [gradient.values, gradient.indices]
+    values, indices = session.run(parts, feeds={p: True})
+    assert values.tolist() == [[3, 3], [3, 3]]
+    assert indices.tolist() == [4, 2]
+    values, indices = session.run(parts, feeds={p: False})
+    assert values.shape == (0, 2)
+    assert indices.shape == (0,)
+
+
+def _lists(session: hr.Session, fetches: Any, feeds: dict[Any, Any]) -> int:
+    """How many lists the forward loop of a step keeps."""
+    optimized = session.optimized_graph(fetches, feeds)
+    loop = next(op for op in optimized.operations if op.name == "loop" or op.name.startswith("loop_1"))
+    return sum(tensor.dtype.name == "variant" for tensor in loop.outputs)
+
+
+@pytest.mark.parametrize(
+    ("body", "saved"),
+    [
+        (lambda s, x: s + x, 0),  # nothing is read backward
+        (lambda s, x: s * x, 1),  # s, for the gradient of x; x itself does not change
+        (lambda s, x: hr.tanh(s), 1),  # the result
+        (lambda s, x: hr.sin(s) + hr.sum(hr.ones([3], hr.float64)), 1),  # of the sum only the shape is read
+        (lambda s, x: hr.exp(hr.sin(s)), 2),
+    ],
+)
+def test_A75_a_loop_keeps_only_what_its_gradient_reads(body: Callable[[Any, Any], Any], saved: int) -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float64, [])
+        y = _repeat(3, lambda s: body(s, x), x)
+        (dx,) = hr.gradients(y, [x])
+    session = hr.Session(graph)
+    assert _lists(session, [y, dx], {x: 0.5}) == saved
+    assert _lists(session, y, {x: 0.5}) == 0
+
+
+def test_the_index_and_the_row_of_an_iteration_are_had_again_not_kept() -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float64, [4])
+        y = hr.map_fn(lambda row: row * row, x)
+        (dx,) = hr.gradients(y, [x])
+    session = hr.Session(graph)
+    np.testing.assert_array_equal(session.run(dx, feeds={x: np.arange(4.0)}), 2 * np.arange(4.0))
+    optimized = session.optimized_graph([y, dx], {x: np.arange(4.0)})
+    forward = next(op for op in optimized.operations if op.type == "StatelessWhile")
+    assert sum(tensor.dtype.name == "variant" for tensor in forward.outputs) == 2  # the rows and the results
+
+
+def test_A76_recomputing_keeps_the_loop_variables_alone_and_gives_the_same() -> None:
+    def build(recompute: bool) -> tuple[hr.Graph, Any, Any, Any]:
+        with hr.Graph().as_default() as graph:
+            x = hr.placeholder(hr.float64, [3])
+            y = _repeat(5, lambda s: hr.tanh(hr.sin(s) * hr.cos(s) + x) * hr.exp(-s * s), x, recompute=recompute)
+            (dx,) = hr.gradients(y, [x])
+            (second,) = hr.gradients(hr.sum(dx * dx), [x])
+        return graph, x, [y, dx], second
+
+    results, counts = [], []
+    for recompute in (False, True):
+        graph, x, first, second = build(recompute)
+        session = hr.Session(graph)
+        results.append(session.run([*first, second], feeds={x: [0.1, 0.2, 0.3]}))
+        counts.append(_lists(session, first, {x: [0.1, 0.2, 0.3]}))
+    for plain, recomputed in zip(*results, strict=True):
+        np.testing.assert_allclose(plain, recomputed, rtol=1e-14)  # sums of three may be added in another order
+    assert counts[1] == 1
+    assert counts[0] >= 5
+
+
+def test_random_numbers_and_effects_happen_once_in_a_step_with_a_gradient() -> None:
+    with hr.Graph(seed=3).as_default() as graph:
+        calls = hr.Variable(0, name="calls")
+        x = hr.placeholder(hr.float32, [])
+
+        def body(s: hr.Tensor) -> hr.Tensor:
+            calls.assign_add(1)
+            return s * hr.random.uniform([], 0.5, 2.0)
+
+        y = _repeat(4, body, x)
+        (dx,) = hr.gradients(y, [x])
+    session = hr.Session(graph)
+    value, gradient = session.run([y, dx], feeds={x: 3.0})
+    np.testing.assert_allclose(gradient, value / 3.0, rtol=1e-6)
+    assert session.run(calls) == 4
+
+
+def test_G13_D14_a_traced_training_step_through_a_loop_keeps_program_order() -> None:
+    w = hr.Variable(np.array([1.0, 2.0]), name="looped")
+
+    @hr.function
+    def step(x: hr.Tensor) -> hr.Tensor:
+        loss = hr.sum(_repeat(2, lambda s: s * w, x))
+        (g,) = hr.gradients(loss, [w])
+        w.assign_sub(0.1 * g)
+        return loss
+
+    assert step(np.array([1.0, 1.0])) == 5.0
+    np.testing.assert_allclose(w.numpy(), [0.8, 1.6])
+    np.testing.assert_allclose(step(np.array([1.0, 1.0])), 0.64 + 2.56)
+
+
+def test_A72_rules_of_an_override_hold_inside_loops_and_branches() -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float64, [])
+        with hr.gradient_override({"Rint": lambda op, grad: [grad * 3.0]}):
+            y = _repeat(2, lambda s: hr.cond(s > 0.0, lambda: hr.round(s), lambda: s), x)
+        (dx,) = hr.gradients(y, [x])
+    assert hr.Session(graph).run(dx, feeds={x: 1.4}) == 9.0
+
+
+def test_gradients_inside_a_body_by_what_is_around_it() -> None:
+    def body(s: hr.Tensor, x: hr.Tensor) -> hr.Tensor:
+        (inner,) = hr.gradients(hr.sin(s * x), [s])
+        result: hr.Tensor = s - 0.5 * inner
+        return result
+
+    _check(lambda t: _repeat(3, lambda s: body(s, t[0]), t[0] * t[0]), 0.8)
+
+
+def test_gradient_by_a_captured_tensor_taken_inside_a_branch() -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float64, [])
+        y = hr.sin(x)
+        dy = hr.cond(x > 0.0, lambda: hr.gradients(y * y, [y])[0], lambda: y)
+    assert hr.Session(graph).run(dy, feeds={x: 0.5}) == 2 * np.sin(0.5)
+
+
+def test_what_does_not_depend_on_the_source_gets_no_gradient() -> None:
+    with hr.Graph().as_default():
+        x, z = hr.placeholder(hr.float32, []), hr.placeholder(hr.float32, [])
+        y = _repeat(3, lambda s: s * 2.0, x)
+        flag = hr.cond(x > 0.0, lambda: z, lambda: z * 2.0)
+        assert hr.gradients(y, [z]) == [None]
+        assert hr.gradients(flag, [x]) == [None]
+
+
+def test_an_extension_stands_for_the_operation_and_is_itself_extended() -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float64, [])
+        y = _repeat(3, hr.sin, x)
+        (dx,) = hr.gradients(y, [x])
+        first = latest(y.op)
+        (second,) = hr.gradients(dx, [x])
+        hr.gradients(dx, [x])
+    assert first is not y.op
+    assert [tensor.spec for tensor in first.outputs[: len(y.op.outputs)]] == [t.spec for t in y.op.outputs]
+    session = hr.Session(graph)
+    optimized = session.optimized_graph([y, dx, second], {x: 0.4})
+    forward = [op for op in optimized.operations if op.type == "StatelessWhile" and op.inputs[1].op.type == "_Arg"]
+    assert len(forward) == 1
+    values = session.run([y, dx, second], feeds={x: 0.4})
+    with hr.Graph().as_default() as plain:
+        v = hr.placeholder(hr.float64, [])
+        w = hr.sin(hr.sin(hr.sin(v)))
+        (dv,) = hr.gradients(w, [v])
+        (ddv,) = hr.gradients(dv, [v])
+    np.testing.assert_allclose(values, hr.Session(plain).run([w, dv, ddv], feeds={v: 0.4}), rtol=1e-12)
+
+
+def test_third_derivative_through_a_loop() -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float64, [])
+        y = _repeat(3, lambda s: s * x, hr.constant(1.0, hr.float64))  # x ** 3
+        derivative = y
+        for _ in range(3):
+            (derivative,) = hr.gradients(derivative, [x])
+    assert hr.Session(graph).run(derivative, feeds={x: 1.7}) == pytest.approx(6.0, rel=1e-12)
+
+
+def test_a_fed_value_of_the_loop_is_the_one_whose_gradient_is_taken() -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float64, [])
+        y = _repeat(2, lambda s: s * s, x)
+        z = y * y
+        (dz,) = hr.gradients(z, [y])
+        hr.gradients(z, [x])
+    assert hr.Session(graph).run(dz, feeds={y: 3.0}) == 6.0

@@ -1,0 +1,278 @@
+"""Function bodies: what they capture, the library that holds them, and their form in graph files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import headrace as hr
+from headrace.graph.attr import FunctionName
+from headrace.graph.function_library import FunctionLibrary
+from headrace.graph.functions import Body, Captures
+from headrace.graph.proto.graph_pb2 import GraphDef
+from headrace.types import TensorSpec
+
+
+def _body(graph: hr.Graph, name: str = "f") -> Body:
+    return Body(name, outer=graph, captures=Captures(0))
+
+
+def test_a_tensor_of_the_graph_around_is_captured_once() -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [2], name="x")
+        body = _body(graph)
+        with body.as_default():
+            y = x * x + hr.sin(x)
+    assert body.captures.tensors == (x,)
+    assert [tensor.spec for tensor in body.arguments.values()] == [x.spec]
+    assert y.graph is body
+    assert y.shape == hr.Shape([2])
+
+
+def test_a_tensor_is_captured_through_every_function_around() -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [], name="x")
+        outer = _body(graph, "outer")
+        with outer.as_default():
+            inner = _body(outer, "inner")
+            with inner.as_default():
+                hr.negative(x)
+    assert outer.captures.tensors == (x,)
+    assert inner.captures.tensors == (outer.arguments[0],)
+
+
+def test_integer_constants_are_copied_so_that_shapes_follow_from_them() -> None:
+    with hr.Graph().as_default() as graph:
+        shape = hr.constant([2, 3])
+        body = _body(graph)
+        with body.as_default():
+            zeros = hr.zeros(shape)
+            hr.zeros(shape)
+    assert zeros.shape == hr.Shape([2, 3])
+    assert body.captures.tensors == ()
+    assert sum(op.type == "Const" and op.attrs["value"].shape == (2,) for op in body.operations) == 1
+
+
+def test_functions_of_one_operation_share_the_order_of_arguments() -> None:
+    with hr.Graph().as_default() as graph:
+        a, b, c = (hr.placeholder(hr.float32, [], name=name) for name in "abc")
+        captures = Captures(0)
+        first, second = (Body(name, outer=graph, captures=captures) for name in ("first", "second"))
+        with first.as_default():
+            one = a + b
+        with second.as_default():
+            other = c * b
+        first.complete([one])
+        second.complete([other])
+    assert captures.tensors == (a, b, c)
+    for body in (first, second):
+        assert [body.arguments[index].op.attrs["index"] for index in range(3)] == [0, 1, 2]
+
+
+def test_a_handle_that_is_captured_tells_what_variable_it_is() -> None:
+    with hr.Graph().as_default() as graph:
+        v = hr.Variable(np.zeros((2, 3), np.float32), name="v")
+        body = _body(graph)
+        with body.as_default():
+            read = v.read()
+    assert read.spec == TensorSpec(hr.float32, hr.Shape([2, 3]))
+    assert body.captures.tensors == (v.handle,)
+
+
+def test_a_variable_made_in_a_function_lives_in_the_graph_around_and_gets_its_initial_value() -> None:
+    made: list[hr.Variable] = []
+
+    def branch() -> hr.Tensor:
+        made.append(hr.Variable(hr.ones([2]) * 3.0, name="made"))
+        return made[0].read()
+
+    with hr.Graph().as_default() as graph:
+        y = hr.cond(hr.placeholder(hr.bool, [], name="p"), branch, lambda: hr.zeros([2]))
+    assert made[0].handle.graph is graph
+    np.testing.assert_array_equal(hr.Session(graph).run(y, feeds={"p:0": True}), [3, 3])
+
+
+def test_a_variable_cannot_start_from_what_differs_from_iteration_to_iteration() -> None:
+    def body(i: hr.Tensor) -> hr.Tensor:
+        return i + hr.Variable(i * 2, name="v")
+
+    with hr.Graph().as_default(), pytest.raises(hr.errors.GraphError, match="differs from one call(.|\n)*argument 0"):
+        hr.while_loop(lambda i: i < 3, body, [0])
+
+
+def test_a_variable_of_the_process_is_reached_from_a_function() -> None:
+    v = hr.Variable(np.float32(4.0), name="process")
+    with hr.Graph().as_default() as graph:
+        y = hr.cond(hr.placeholder(hr.bool, [], name="p"), lambda: v * 2.0, lambda: 0.0)
+    assert hr.Session(graph).run(y, feeds={"p:0": True}) == 8.0
+
+
+def test_a_foreign_tensor_is_refused() -> None:
+    with hr.Graph().as_default():
+        foreign = hr.constant(1.0, name="foreign")
+    with hr.Graph().as_default() as graph, _body(graph).as_default() as body:
+        with pytest.raises(hr.errors.GraphError, match="'foreign:0' belongs to another graph"):
+            hr.convert_to_tensor(foreign)
+        with pytest.raises(hr.errors.GraphError, match="'foreign' belongs to another graph"):
+            body.create_op("Neg", [foreign])
+
+
+def test_a_function_that_is_complete_does_not_change() -> None:
+    with hr.Graph().as_default() as graph:
+        body = _body(graph)
+        with body.as_default():
+            one = hr.constant(1.0)
+        body.complete([one])
+        with body.as_default(), pytest.raises(hr.errors.GraphError, match="finalized"):
+            hr.constant(2.0)
+
+
+def test_names_in_a_library_are_unique() -> None:
+    library = FunctionLibrary()
+    assert not library
+    assert [library.unique_name("f"), library.unique_name("f"), library.unique_name("f")] == ["f", "f_1", "f_2"]
+    Body("g", functions=library).complete([])
+    with pytest.raises(hr.errors.GraphError, match="two functions are named 'g'"):
+        library.add(Body("g", functions=library))
+    with pytest.raises(hr.errors.NotFoundError, match="no function 'h'(.|\n)*one of: g"):
+        library["h"]
+
+
+def _graph() -> hr.Graph:
+    """A graph with a variable, a branch in a loop, lists and their gradients."""
+    with hr.Graph().as_default() as graph:
+        w = hr.Variable(np.array([0.5, 1.5], np.float32), name="w")
+        x = hr.placeholder(hr.float32, [2], name="x")
+        n = hr.placeholder(hr.int32, [], name="n")
+
+        def body(i: hr.Tensor, s: hr.Tensor) -> tuple[hr.Tensor, hr.Tensor]:
+            return i + 1, hr.cond(hr.equal(i % 2, 0), lambda: hr.sin(s) * w, lambda: s + x)
+
+        y = hr.while_loop(lambda i, s: i < n, body, (0, x))[1]
+        hr.identity(y, name="y")
+        total = hr.scan(lambda carry, row: (carry * row, carry + row), x, hr.zeros([]))[0]
+        dx, dw = hr.gradients(hr.sum(y) + hr.sum(total), [x, w])
+        hr.identity(dx, name="dx")
+        hr.identity(dw, name="dw")
+    return graph
+
+
+_FETCHES = ["y:0", "dx:0", "dw:0"]
+_FEEDS = {"x:0": np.array([0.3, 0.6], np.float32), "n:0": 5}
+
+
+def _values(graph: hr.Graph) -> list[np.ndarray]:
+    session = hr.Session(graph)
+    session.write_variables({"w": np.array([0.5, 1.5], np.float32)})
+    return session.run(_FETCHES, feeds=_FEEDS)
+
+
+@pytest.mark.parametrize("suffix", [".pb", ".pbtxt"])
+def test_functions_are_written_and_read_back(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"graph{suffix}"
+    hr.export_graph_def(_graph(), path)
+    again = hr.import_graph_def(path)
+    for expected, found in zip(_values(_graph()), _values(again), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    assert hr.to_graph_def(again) == hr.to_graph_def(hr.import_graph_def(hr.to_graph_def(again)))
+
+
+def test_an_extended_operation_is_written_once_under_its_own_name() -> None:
+    proto = hr.to_graph_def(_graph())
+    loops = [node for node in proto.node if node.name == "while"]
+    assert len(loops) == 1
+    assert len(loops[0].attr["T"].list.type) > 5
+    assert not any(node.name == "while_1" for node in proto.node)
+
+
+def test_functions_that_nobody_needs_may_hold_what_is_not_known_and_stay_as_they_are() -> None:
+    proto = GraphDef()
+    function = proto.library.function.add()
+    function.signature.name = "odd"
+    function.signature.input_arg.add(name="a", type=1)
+    function.signature.output_arg.add(name="b", type=1)
+    function.node_def.add(name="n", op="SomebodyElsesOp", input=["a"])
+    function.ret["b"] = "n:out:0"
+    function.attr["_note"].s = b"kept"
+    call = proto.node.add(name="call", op="PartitionedCall", input=["x"])
+    call.attr["Tin"].list.type.append(1)
+    call.attr["Tout"].list.type.append(1)
+    call.attr["f"].func.name = "odd"
+    proto.node.add(name="x", op="Placeholder").attr["dtype"].type = 1
+    graph = hr.import_graph_def(proto)
+    assert hr.to_graph_def(graph).library == proto.library
+    with pytest.raises(hr.errors.UnknownOpError, match="SomebodyElsesOp"):
+        hr.Session(graph).run("call:0", feeds={"x:0": 1.0})
+
+
+def _one_function(**ret: str) -> GraphDef:
+    proto = GraphDef()
+    function = proto.library.function.add()
+    function.signature.name = "f"
+    function.signature.input_arg.add(name="a", type=1)
+    for name, edge in ret.items():
+        function.signature.output_arg.add(name=name, type=1)
+        function.ret[name] = edge
+    function.node_def.add(name="double", op="AddV2", input=["a", "a"]).attr["T"].type = 1
+    return proto
+
+
+def test_a_function_called_by_its_name_as_if_it_were_a_type() -> None:
+    proto = _one_function(twice="double:z:0", same="a")
+    proto.node.add(name="x", op="Placeholder").attr["dtype"].type = 1
+    proto.node.add(name="call", op="f", input=["x"])
+    graph = hr.import_graph_def(proto)
+    assert graph.operation("call").type == "PartitionedCall"
+    assert graph.operation("call").attrs["f"] == FunctionName("f")
+    assert hr.Session(graph).run(["call:0", "call:1"], feeds={"x:0": 4.0}) == [8.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    ("ret", "kind", "message"),
+    [
+        ({"b": "nothing:z:0"}, "GraphError", "function 'f' reads 'nothing:z:0', which does not exist"),
+        ({"b": "double:w:0"}, "DataLossError", "function 'f' reads 'double:w:0'(.|\n)*expected: z"),
+    ],
+)
+def test_a_damaged_function_is_told_when_it_is_needed(ret: dict[str, str], kind: str, message: str) -> None:
+    graph = hr.import_graph_def(_one_function(**ret))
+    with pytest.raises(getattr(hr.errors, kind), match=message):
+        graph.functions["f"]
+
+
+def test_a_template_is_refused() -> None:
+    proto = _one_function(b="double:z:0")
+    proto.library.function[0].signature.input_arg[0].type_attr = "T"
+    with pytest.raises(hr.errors.UnimplementedError, match="function 'f' is a template"):
+        hr.import_graph_def(proto).functions["f"]
+
+
+def test_a_function_that_calls_itself_is_refused() -> None:
+    proto = _one_function(b="again:output:0")
+    again = proto.library.function[0].node_def.add(name="again", op="PartitionedCall", input=["a"])
+    again.attr["Tin"].list.type.append(1)
+    again.attr["Tout"].list.type.append(1)
+    again.attr["f"].func.name = "f"
+    with pytest.raises(hr.errors.UnimplementedError, match="function 'f' calls itself"):
+        hr.import_graph_def(proto).functions["f"]
+
+
+def test_a_graph_that_could_not_be_imported_brings_no_functions() -> None:
+    proto = _one_function(b="double:z:0")
+    proto.node.add(name="x", op="Neg", input=["missing"])
+    graph = hr.Graph()
+    with pytest.raises(hr.errors.GraphError):
+        hr.import_graph_def(proto, graph=graph)
+    assert "f" not in graph.functions
+
+
+def test_the_same_function_from_two_files_is_kept_once_and_another_of_its_name_is_refused() -> None:
+    graph = _graph()
+    hr.import_graph_def(hr.to_graph_def(_graph()), graph=graph, name="again")
+    assert len(list(graph.functions)) == len(list(_graph().functions))
+    other = GraphDef()
+    other.library.function.add().signature.name = "while_body"
+    with pytest.raises(hr.errors.GraphError, match="two functions are named 'while_body'"):
+        hr.import_graph_def(other, graph=graph)
