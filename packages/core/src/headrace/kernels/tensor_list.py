@@ -21,9 +21,6 @@ from headrace.types import Array, DType, Shape, string, variant
 
 __all__ = ["as_list", "zeros_of"]
 
-_MANY_TIMES = 8
-"""A list with so many times the elements of another is changed in place by it: a new store costs less per element."""
-
 
 def as_list(value: Any) -> TensorList:
     """The list that a scalar of dtype variant holds.
@@ -409,76 +406,3 @@ def _push_back_batch(op: OpContext, handles: Array, tensor: Any) -> Array:
         _check_not_full(found)
         pushed[place] = found.push(row)
     return pushed
-
-
-@register_kernel("AddN", dtypes={"T": [variant]})
-def _add_n(op: OpContext, inputs: Sequence[Any]) -> Any:
-    """The sum of gradients that arrive at a list: element by element, where a side that is not set counts as zero."""
-    total = inputs[0]
-    for item in inputs[1:]:
-        total = _over_lists(_added, total, item)
-    return total
-
-
-def _over_lists(function: Any, *values: Any) -> Any:
-    """Apply a function of lists to variants of any shape, place by place."""
-    shape = np.shape(values[0]) if isinstance(values[0], np.ndarray) else ()
-    if not shape:
-        return function(*(as_list(value) for value in values))
-    result = np.empty(shape, object)
-    for place in np.ndindex(shape):
-        result[place] = function(*(as_list(value[place]) for value in values))
-    return result
-
-
-def _added(first: TensorList, second: TensorList) -> TensorList:
-    check_list_dtype(second.element_dtype, first.element_dtype)
-    if first.length != second.length:
-        raise InvalidArgumentError(
-            "only lists of one length can be added",
-            expected=f"{first.length} elements",
-            got=f"{second.length} elements",
-            hint="TensorListResize makes the lengths equal; elements that are not set count as zeros",
-        )
-    few, many = (second, first) if second.set_count <= first.set_count else (first, second)
-    same = first.element_shape == second.element_shape
-    shape = many.element_shape if same else merged_element_shape(first.element_shape, second.element_shape)
-    if few.set_count * _MANY_TIMES <= many.set_count and shape == many.element_shape:
-        for index, element in few.elements().items():
-            many = many.put(index, _element_sum(many.get(index), element))
-        return many
-    elements = many.elements()
-    for index, element in few.elements().items():
-        elements[index] = _element_sum(elements.get(index), element)
-    return TensorList(elements, first.length, first.element_dtype, shape, first.max_num_elements)
-
-
-def _element_sum(first: Any, second: Any) -> Any:
-    if first is None:
-        return second
-    if isinstance(first, TensorList):
-        return _added(first, as_list(second))
-    if np.shape(first) != np.shape(second):
-        check_element(_shape_of(first), _shape_of(second))
-    return np.add(first, second)
-
-
-@register_kernel("ZerosLike", dtypes={"T": [variant]})
-def _zeros_like(op: OpContext, value: Any) -> Any:
-    return _over_lists(lambda found: _filled(found, np.zeros_like), value)
-
-
-@register_kernel("OnesLike", dtypes={"T": [variant]})
-def _ones_like(op: OpContext, value: Any) -> Any:
-    return _over_lists(lambda found: _filled(found, np.ones_like), value)
-
-
-def _filled(found: TensorList, fill: Any) -> TensorList:
-    """A list like another one with every element that is set replaced by zeros, or by ones."""
-
-    def like(item: Any) -> Any:
-        if isinstance(item, TensorList):
-            return _filled(item, fill)
-        return np.full(np.shape(item), b"", object) if found.element_dtype is string else fill(item)
-
-    return found.of_type({index: like(element) for index, element in found.elements().items()}, found.length)

@@ -1,4 +1,4 @@
-"""What kernels of lists cost."""
+"""Sums of values of dtype variant."""
 
 from __future__ import annotations
 
