@@ -154,8 +154,10 @@ def test_wrong_barriers_fail_where_they_are_written() -> None:
     with hr.Graph().as_default() as graph:
         with pytest.raises(InvalidArgumentError, match="shapes of a barrier's components are wrong"):
             hr.Barrier([hr.float32], shapes=[[None]])
+        with pytest.raises(InvalidArgumentError, match="shapes of a barrier's components are wrong"):
+            hr.Barrier([hr.float32], shapes=[])
         with pytest.raises(UnimplementedError, match="a barrier has no bound"):
-            hr.apply_op("Barrier", component_types=[hr.float32], capacity=3)
+            hr.apply_op("Barrier", component_types=[hr.float32], shapes=[[]], capacity=3)
         barrier = hr.Barrier([hr.float32], shapes=[[2]])
         with pytest.raises(UnimplementedError, match="timeout_ms is not supported"):
             hr.apply_op("BarrierTakeMany", barrier.handle, 1, component_types=[hr.float32], timeout_ms=1)

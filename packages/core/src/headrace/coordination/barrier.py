@@ -8,7 +8,7 @@ from typing import NamedTuple
 from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
 from headrace.graph.operation import Operation, Tensor
 from headrace.ops.barriers import barrier_specs
-from headrace.types import DTypeLike, ShapeLike, TensorSpec, as_dtype, as_shape, string
+from headrace.types import DTypeLike, Shape, ShapeLike, TensorSpec, as_dtype, as_shape, string
 
 __all__ = ["Barrier", "TakenElements"]
 
@@ -66,7 +66,7 @@ class Barrier:
         self.handle: Tensor = apply_op(
             "Barrier",
             component_types=[as_dtype(dtype) for dtype in dtypes],
-            shapes=[as_shape(shape) for shape in shapes or ()],
+            shapes=[Shape([])] * len(dtypes) if shapes is None else [as_shape(shape) for shape in shapes],
             shared_name=shared_name,
             name=name or "barrier",
         )

@@ -561,7 +561,7 @@ def _loop_heads(proto: GraphDef) -> dict[str, str]:
 
 
 def _on_values(node: NodeDef) -> NodeDef:
-    """A node of TensorFlow 1 that passes on references, as the one that passes on values."""
+    """A node of TensorFlow 1 that takes or passes on references, as the one on values or handles."""
     on_values = reference_variables.without_reference(node.op)
     if on_values == node.op:
         return node

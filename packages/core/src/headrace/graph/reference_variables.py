@@ -2,7 +2,8 @@
 
 In TensorFlow 1 a `VariableV2` gives a reference to its buffer; whoever takes it as a value reads the buffer, and
 `Assign` passes the reference on. Here the variable becomes a `VarHandleOp`, an assignment the operation of that name on
-handles, and every use as a value a `ReadVariableOp` that runs after the assignments the reference went through.
+handles, and every use as a value a `ReadVariableOp` that runs after the assignments the reference went through. Queues
+and tables, which are references to strings there, become those of its second version, which are handles.
 """
 
 from __future__ import annotations
@@ -80,10 +81,15 @@ class Reference:
 _WITHOUT_REFERENCE = {
     f"Ref{name}": name for name in ("Switch", "Merge", "Enter", "Exit", "NextIteration", "Identity", "Select")
 }
+_QUEUE_TYPES = ("FIFOQueue", "RandomShuffleQueue", "PriorityQueue", "PaddingFIFOQueue")
+_QUEUE_STEPS = ("Enqueue", "EnqueueMany", "Dequeue", "DequeueMany", "DequeueUpTo", "Close", "Size", "IsClosed")
+_TABLE_TYPES = ("HashTable", "LookupTableFind", "LookupTableImport", "LookupTableSize", "LookupTableExport")
+_WITHOUT_REFERENCE |= {name: f"{name}V2" for name in (*_QUEUE_TYPES, *_TABLE_TYPES)}
+_WITHOUT_REFERENCE |= {f"Queue{name}": f"Queue{name}V2" for name in _QUEUE_STEPS}
 
 
 def without_reference(type_name: str) -> str:
-    """The type on values that stands for one that passes references on."""
+    """The type on values or handles that stands for one that passes references on, or takes a queue or table by one."""
     return _WITHOUT_REFERENCE.get(type_name, type_name)
 
 

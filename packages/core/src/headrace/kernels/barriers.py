@@ -33,8 +33,7 @@ class Barrier(KeyedBarrier):
 @register_kernel("Barrier", binds_once=True)
 def _barrier(op: OpContext) -> Barrier:
     name = op.attr("shared_name") or op.name
-    dtypes = op.attr("component_types")
-    shapes = op.attr("shapes") or (Shape([]),) * len(dtypes)
+    dtypes, shapes = op.attr("component_types"), op.attr("shapes")
     element = ElementType((int64, string, *dtypes), (Shape([]), Shape([]), *shapes))
     found: Barrier = op.resources.lookup_or_create(
         (Barrier, op.attr("container"), name), lambda: Barrier(name, element)

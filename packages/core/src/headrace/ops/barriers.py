@@ -33,12 +33,12 @@ _TYPES = attr.list_of(attr.type(), minimum=1)
     reads_only=True,
 )
 def _barrier_shape(op: InferenceContext) -> list[Shape]:
-    """The handle of a barrier: elements are ready when all their components are there; without shapes, of scalars."""
+    """The handle of a barrier, whose elements are ready when all their components are there."""
     shapes, count = op.attr("shapes"), len(op.attr("component_types"))
-    if len(shapes) not in (0, count) or not all(shape.is_fully_defined for shape in shapes):
+    if len(shapes) != count or not all(shape.is_fully_defined for shape in shapes):
         raise InvalidArgumentError(
             "the shapes of a barrier's components are wrong",
-            expected=f"{count} shapes without unknown sizes, or none for scalars",
+            expected=f"{count} shapes without unknown sizes",
             got=str([str(shape) for shape in shapes]),
             hint="hr.Barrier([hr.float32, hr.string], shapes=[[2], []])",
         )
@@ -58,8 +58,7 @@ def barrier_specs(barrier: Operation) -> tuple[TensorSpec, ...]:
     Args:
       barrier: the operation that makes the handle.
     """
-    dtypes = barrier.attrs["component_types"]
-    return tuple(map(TensorSpec, dtypes, barrier.attrs["shapes"] or (Shape([]),) * len(dtypes)))
+    return tuple(map(TensorSpec, barrier.attrs["component_types"], barrier.attrs["shapes"]))
 
 
 @register_op(
