@@ -24,7 +24,7 @@ from headrace.graph.scopes import colocate_with, control_dependencies, device, n
 from headrace.kernels.registry import register_kernel
 from headrace.loops.registry import register_loops
 from headrace.namespace import __array_api_version__, __array_namespace_info__, e, inf, nan, newaxis, pi
-from headrace.ops import fft, image, linalg, nn, quantization, random, sparse, strings
+from headrace.ops import fft, files, image, linalg, nn, quantization, random, sparse, strings
 from headrace.ops.array import (
     full,
     full_like,
@@ -207,7 +207,7 @@ from headrace.ops.sequencing import assert_true, identity_n
 from headrace.ops.sets import unique_all, unique_counts, unique_inverse, unique_values
 from headrace.ops.sorting import argsort, searchsorted, sort
 from headrace.ops.sparse import SparseTensor
-from headrace.ops.tables import HashTable
+from headrace.ops.tables import HashTable, MutableHashTable
 from headrace.ops.tensor_bytes import parse_tensor, serialize_tensor
 from headrace.partitioned_variable import PartitionedVariable
 from headrace.passes import debug
@@ -262,6 +262,7 @@ __all__ = [
     "HashTable",
     "IndexedSlices",
     "InferenceContext",
+    "MutableHashTable",
     "Operation",
     "PaddingFIFOQueue",
     "PartitionedVariable",
@@ -393,6 +394,7 @@ __all__ = [
     "export_graph_def",
     "eye",
     "fft",
+    "files",
     "finfo",
     "flip",
     "float16",

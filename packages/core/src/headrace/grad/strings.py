@@ -8,6 +8,8 @@ __all__: list[str] = []
 
 for _name in ("StringJoin", "StringSplitV2", "StringLength", "StringLower", "StringUpper", "Substr"):
     no_gradient(_name, "strings have no derivative")
+for _name in ("RegexReplace", "RegexFullMatch"):
+    no_gradient(_name, "strings have no derivative")
 for _name in ("StringToNumber", "DecodeRaw"):
     no_gradient(_name, "its input is a string")
 no_gradient("AsString", "its output is a string")

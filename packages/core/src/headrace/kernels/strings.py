@@ -11,9 +11,9 @@ import numpy as np
 from headrace.errors import InvalidArgumentError, OutOfRangeError
 from headrace.interfaces import OpContext
 from headrace.kernels.registry import register_kernel
-from headrace.types import Array
+from headrace.types import Array, DType
 
-__all__: list[str] = []
+__all__ = ["parse_number"]
 
 _INTEGER = re.compile(rb"[+-]?[0-9]+")
 _FLOAT = re.compile(rb"[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinity|nan)", re.IGNORECASE)
@@ -131,6 +131,15 @@ def _substr(op: OpContext, text: Array, position: Array, size: Array) -> Array:
     return _each(part, text, position, size)
 
 
+def parse_number(text: bytes, dtype: DType) -> float:
+    """The number that a string says.
+
+    Raises:
+      InvalidArgumentError: it says none, or one that the dtype does not hold.
+    """
+    return _integer_parser(dtype.array_type)(text) if dtype.is_integer else _parse_float(text)
+
+
 @register_kernel("StringToNumber")
 def _to_number(op: OpContext, text: Array) -> Array:
     dtype = op.attr("out_type")
@@ -195,3 +204,83 @@ def _decode_raw(op: OpContext, text: Array) -> Array:
     part = dtype.itemsize // 2 if dtype.kind == "c" else dtype.itemsize
     ordered = raw if op.attr("little_endian") else raw.reshape(-1, part)[:, ::-1]
     return np.frombuffer(ordered.tobytes(), dtype).reshape(*text.shape, length // dtype.itemsize).copy()
+
+
+_OUTSIDE_RE2 = re.compile(r"(?<!\\)(?:\\\\)*(?:\(\?(?:[=!]|<[=!]|#|\()|\\[1-9])")
+"""Look-around, comments, conditions and references to groups: RE2 has none of them, so that it never backtracks."""
+_CLASSES = {
+    "alnum": "0-9A-Za-z", "alpha": "A-Za-z", "ascii": "\\x00-\\x7F", "blank": "\\t ", "cntrl": "\\x00-\\x1F\\x7F",
+    "digit": "0-9", "graph": "!-~", "lower": "a-z", "print": " -~", "punct": "!-/:-@\\[-`{-~", "space": "\\t\\n\\v\\f\\r ",
+    "upper": "A-Z", "word": "0-9A-Za-z_", "xdigit": "0-9A-Fa-f",
+}  # fmt: skip
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "surrogateescape")
+
+
+def _pattern(value: Array) -> re.Pattern[str]:
+    """The expression in Python's syntax; classes of characters are those of ASCII in both."""
+    text = _text(np.asarray(value).item())
+    converted = re.sub(r"\[:(\w+):\]", lambda found: _CLASSES.get(found[1], found[0]), text).replace(r"\z", r"\Z")
+    try:
+        if _OUTSIDE_RE2.search(text):
+            raise re.error("look-around and references to groups are not supported")
+        return re.compile(converted, re.ASCII)
+    except re.error as error:
+        raise InvalidArgumentError(
+            "the regular expression is not right",
+            expected="what RE2 and Python's re have in common",
+            got=f"{text!r}: {error}",
+            hint="escape special characters with a backslash; write (?:...) for a group without number",
+        ) from error
+
+
+def _rewriting(rewrite: Array, groups: int) -> Callable[[re.Match[str]], str]:
+    text = _text(np.asarray(rewrite).item())
+    pieces = re.split(r"\\(.?)", text, flags=re.DOTALL)
+    for escaped in pieces[1::2]:
+        if not (escaped == "\\" or (escaped.isdigit() and int(escaped) <= groups)):
+            raise InvalidArgumentError(
+                "the rewrite is not right",
+                expected=f"\\\\0 to \\\\{groups} for the groups of the pattern, and two backslashes for one",
+                got=repr(text),
+                hint="put the part of the pattern that you mean in parentheses",
+            )
+
+    def replace(found: re.Match[str]) -> str:
+        parts = [
+            piece if index % 2 == 0 else piece if piece == "\\" else found.group(int(piece)) or ""
+            for index, piece in enumerate(pieces)
+        ]
+        return "".join(parts)
+
+    return replace
+
+
+@register_kernel("RegexReplace")
+def _regex_replace(op: OpContext, text: Array, pattern: Array, rewrite: Array) -> Array:
+    expression = _pattern(pattern)
+    replace = _rewriting(rewrite, expression.groups)
+    most = None if op.attr("replace_global") else 1
+
+    def replaced(value: bytes) -> bytes:
+        given, parts, last, count = _text(value), [], 0, 0
+        previous = -1
+        for found in expression.finditer(given):
+            if count == most:
+                break
+            if found.start() == found.end() == previous:
+                continue  # nothing matches again where a match has just ended
+            parts += [given[last : found.start()], replace(found)]
+            previous = last = found.end()
+            count += 1
+        return "".join([*parts, given[last:]]).encode("utf-8", "surrogateescape")
+
+    return _each(replaced, text)
+
+
+@register_kernel("RegexFullMatch")
+def _regex_full_match(op: OpContext, text: Array, pattern: Array) -> Array:
+    expression = _pattern(pattern)
+    return _each(lambda value: expression.fullmatch(_text(value)) is not None, text, dtype=np.bool_)

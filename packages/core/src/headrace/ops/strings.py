@@ -10,18 +10,25 @@ from headrace.graph import attr
 from headrace.graph.apply import TensorLike, apply_op
 from headrace.graph.op_def import InferenceContext, register_op
 from headrace.graph.operation import Tensor
+from headrace.ops.csv_records import decode_csv
 from headrace.ops.debugging import format_tensors as format
+from headrace.ops.hashing import to_hash_bucket
+from headrace.ops.shapes import check_scalar
 from headrace.types import DTypeLike, Shape, as_dtype, broadcast_shapes, float32, string
 
 __all__ = [
     "as_string",
+    "decode_csv",
     "decode_raw",
     "format",
     "join",
     "length",
     "lower",
+    "regex_full_match",
+    "regex_replace",
     "split",
     "substr",
+    "to_hash_bucket",
     "to_number",
     "upper",
 ]
@@ -177,6 +184,67 @@ def _to_number_shape(op: InferenceContext) -> list[Shape]:
 def _decode_raw_shape(op: InferenceContext) -> list[Shape]:
     """The bytes of each string as numbers along one more axis; all strings have one length."""
     return [op.inputs[0].shape + Shape([None])]
+
+
+@register_op(
+    "RegexReplace",
+    inputs={"input": "string", "pattern": "string", "rewrite": "string"},
+    outputs=_OUTPUT,
+    attrs={"replace_global": attr.bool(True)},
+)
+def _regex_replace_shape(op: InferenceContext) -> list[Shape]:
+    """Each string with what matches a regular expression replaced: everywhere, or the first time only."""
+    check_scalar(op.inputs[1].shape, "pattern")
+    check_scalar(op.inputs[2].shape, "rewrite")
+    return [op.inputs[0].shape]
+
+
+@register_op("RegexFullMatch", inputs={"input": "string", "pattern": "string"}, outputs={"output": "bool"})
+def _regex_full_match_shape(op: InferenceContext) -> list[Shape]:
+    """Whether a regular expression matches the whole of each string."""
+    check_scalar(op.inputs[1].shape, "pattern")
+    return [op.inputs[0].shape]
+
+
+def regex_replace(
+    x: TensorLike, pattern: TensorLike, rewrite: TensorLike, *, replace_all: bool = True, name: str | None = None
+) -> Tensor:
+    r"""Each string with what matches a regular expression replaced.
+
+    Args:
+      x: string, any shape; taken as UTF-8, bytes that are not stay as they are.
+      pattern: string scalar, in the syntax that RE2 and Python share: no look-around, no references to groups.
+      rewrite: string scalar; `\1` to `\9` stand for the groups of the match, `\0` for all of it.
+      replace_all: every match; else the first.
+      name: the operation's name.
+    Returns:
+      string of the same shape.
+    Raises:
+      InvalidArgumentError: in the step, if the pattern or the rewrite is not right.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default() as graph:
+      ...     y = hr.strings.regex_replace(["a1b22"], "([0-9]+)", r"<\1>")
+      >>> print(hr.Session(graph).run(y))
+      [b'a<1>b<22>']
+    """
+    result: Tensor = apply_op("RegexReplace", x, pattern, rewrite, replace_global=replace_all, name=name)
+    return result
+
+
+def regex_full_match(x: TensorLike, pattern: TensorLike, *, name: str | None = None) -> Tensor:
+    """Whether a regular expression matches the whole of each string; see `regex_replace`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default() as graph:
+      ...     y = hr.strings.regex_full_match(["abc", "abcd"], "[a-c]*")
+      >>> print(hr.Session(graph).run(y))
+      [ True False]
+    """
+    result: Tensor = apply_op("RegexFullMatch", x, pattern, name=name)
+    return result
 
 
 def join(inputs: Sequence[TensorLike], separator: str = "", *, name: str | None = None) -> Tensor:

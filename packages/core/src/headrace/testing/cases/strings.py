@@ -240,4 +240,60 @@ CASES = [
     _case("DecodeRaw", "no strings", [np.empty((2, 0), object)], np.zeros((2, 0, 0), np.float32), out_type="float32"),
     _wrong("DecodeRaw", "part of a number", [_text(b"abc")], "does not hold whole numbers", out_type="int16"),
     _wrong("DecodeRaw", "lengths differ", [_text(b"a", b"ab")], "differ in length", out_type="uint8"),
+    *(
+        OpCase(
+            f"RegexReplace/{label}",
+            "RegexReplace",
+            [np.array([text], object), pattern, rewrite],
+            {"replace_global": everywhere},
+            expected=np.array([expected], object),
+        )
+        for label, text, pattern, rewrite, everywhere, expected in (
+            ("all", b"a1b22", b"[0-9]+", b"#", True, b"a#b#"),
+            ("first", b"a1b22", b"[0-9]+", b"#", False, b"a#b22"),
+            ("groups", b"key=value", rb"(\w+)=(\w+)", rb"\2:\1 \0", True, b"value:key key=value"),
+            ("a group that did not match", b"b", b"(a)?b", rb"<\1>", True, b"<>"),
+            ("a backslash", b"a", b"a", rb"\\", True, b"\\"),
+            ("empty matches", b"baaac", b"a*", b"-", True, b"-b-c-"),
+            ("no match", b"xyz", b"a", b"b", True, b"xyz"),
+            ("UTF-8", "größe".encode(), "ö.".encode(), b"_", True, b"gr_e"),
+            ("class of characters", b"a1 B", b"[[:alpha:]]", b"_", True, b"_1 _"),
+            ("case", b"aA", b"(?i)a", b"b", True, b"bb"),
+            ("anchors", b"aa", b"^a", b"b", True, b"ba"),
+        )
+    ),
+    OpCase(
+        "RegexReplace/scalar and empty",
+        "RegexReplace",
+        [np.array([], object), b"a", b"b"],
+        expected=np.array([], object),
+    ),
+    *(
+        OpCase(
+            f"RegexReplace/{label}",
+            "RegexReplace",
+            [np.array([b"a"], object), pattern, rewrite],
+            raises=text,
+            deviation="TensorFlow logs an error and goes on" if text.startswith("rewrite") else None,
+        )
+        for label, pattern, rewrite, text in (
+            ("open bracket", b"[a", b"b", "regular expression is not right"),
+            ("look-ahead", b"a(?=b)", b"b", "regular expression is not right"),
+            ("reference", rb"(a)\1", b"b", "regular expression is not right"),
+            ("group that is not there", b"(a)", rb"\2", "rewrite is not right"),
+            ("end of a rewrite", b"(a)", b"b\\", "rewrite is not right"),
+        )
+    ),
+    OpCase(
+        "RegexReplace/pattern of rank 1",
+        "RegexReplace",
+        [np.array([b"a"], object), np.array([b"a"], object), b"b"],
+        raises="pattern must be a scalar",
+    ),
+    OpCase(
+        "RegexFullMatch/whole strings",
+        "RegexFullMatch",
+        [np.array([[b"abc", b"abcd"], [b"", b"xabc"]], object), b"[a-c]*"],
+        expected=np.array([[True, False], [True, False]]),
+    ),
 ]
