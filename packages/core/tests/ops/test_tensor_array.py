@@ -90,3 +90,22 @@ def test_a_loop_of_tensorflow_1_over_arrays_runs_with_its_gradients() -> None:
                 ends.append(sum(part.sum() for part in by_hand(x, w)))
                 array[place] -= step
             np.testing.assert_allclose(slope[place], (ends[0] - ends[1]) / 2e-6, rtol=1e-7, atol=1e-8)
+
+
+def test_D16_gradients_through_a_loop_that_captures_arrays() -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float64, [3])
+        source, ready = hr.apply_op("TensorArrayV3", 3, dtype=hr.float64, clear_after_read=False, element_shape=())
+        ready = hr.apply_op("TensorArrayScatterV3", source, [0, 1, 2], x * x, ready)
+        target, start = hr.apply_op("TensorArrayV3", 3, dtype=hr.float64, element_shape=())
+
+        def body(i: hr.Tensor, flow: hr.Tensor) -> tuple[hr.Tensor, hr.Tensor]:
+            value = hr.apply_op("TensorArrayReadV3", source, i, ready, dtype=hr.float64)
+            return i + 1, hr.apply_op("TensorArrayWriteV3", target, i, value * value, flow)
+
+        _, flow = hr.while_loop(lambda i, _: i < 3, body, (0, start))
+        fourth = hr.apply_op("TensorArrayGatherV3", target, [0, 1, 2], flow, dtype=hr.float64)
+        (slope,) = hr.gradients(fourth, [x])
+    point = np.array([0.5, -1.0, 2.0])
+    values = hr.Session(graph).run([fourth, slope], feeds={x: point})
+    np.testing.assert_allclose(values, [point**4, 4 * point**3])

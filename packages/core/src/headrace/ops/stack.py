@@ -38,7 +38,6 @@ def _stack_shape(op: InferenceContext) -> list[Shape]:
 )
 def _push_shape(op: InferenceContext) -> list[Shape]:
     """Puts an element on top of a stack, and gives it."""
-    check_scalar(op.inputs[0].shape, "a handle")
     return [op.inputs[1].shape]
 
 
@@ -51,12 +50,10 @@ def _push_shape(op: InferenceContext) -> list[Shape]:
 )
 def _pop_shape(op: InferenceContext) -> list[Shape]:
     """Takes the element on top of a stack."""
-    check_scalar(op.inputs[0].shape, "a handle")
     return [Shape()]
 
 
 @register_op("StackCloseV2", inputs={"handle": "resource"}, stateful=True)
 def _close_shape(op: InferenceContext) -> list[Shape]:
     """Forgets the elements of a stack; using it afterwards is an error."""
-    check_scalar(op.inputs[0].shape, "a handle")
     return []

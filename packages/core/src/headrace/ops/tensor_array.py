@@ -18,6 +18,8 @@ from headrace.types import DType, Shape
 __all__ = ["check_array_dtype", "check_array_element", "check_lengths"]
 
 _SCALAR = Shape([])
+_HANDLE_SHAPE = Shape([2])
+"""What TensorFlow says, and functions in files state, since handles of arrays were two strings once."""
 _HANDLE: dict[str, str] = {"handle": "resource"}
 
 
@@ -54,7 +56,6 @@ def check_lengths(rows: Shape, lengths: Shape) -> None:
 
 def _element(op: InferenceContext, dtype: str) -> Shape:
     """What is known of the shape of the elements of the array that input 0 is."""
-    check_scalar(op.inputs[0].shape, "a handle")
     spec = op.list_spec(0)
     if spec is None:
         return Shape()
@@ -88,7 +89,7 @@ def _rest(shape: Shape) -> Shape:
 def _array_shape(op: InferenceContext) -> list[Shape]:
     """A new array of `size` elements that are not written yet, and its first flow."""
     _check_scalars(op, size=0)
-    return [_SCALAR, _SCALAR]
+    return [_HANDLE_SHAPE, _SCALAR]
 
 
 @register_op(
@@ -100,8 +101,8 @@ def _array_shape(op: InferenceContext) -> list[Shape]:
 )
 def _grad_shape(op: InferenceContext) -> list[Shape]:
     """The array of the gradients of an array's elements, one for each `source`; values written twice add up there."""
-    _check_scalars(op, handle=0, flow=1)
-    return [_SCALAR, _SCALAR]
+    _check_scalars(op, flow=1)
+    return [_HANDLE_SHAPE, _SCALAR]
 
 
 @register_op(
@@ -211,12 +212,11 @@ def _split_shape(op: InferenceContext) -> list[Shape]:
 )
 def _size_shape(op: InferenceContext) -> list[Shape]:
     """How many elements an array has, written or not."""
-    _check_scalars(op, handle=0, flow=1)
+    _check_scalars(op, flow=1)
     return [_SCALAR]
 
 
 @register_op("TensorArrayCloseV3", inputs=_HANDLE, stateful=True)
 def _close_shape(op: InferenceContext) -> list[Shape]:
     """Forgets the elements of an array; using it afterwards is an error."""
-    _check_scalars(op, handle=0)
     return []

@@ -398,6 +398,20 @@ CASES = [
         (np.int32(3), np.int32(2), np.int32(5)),
     ),
     _case(
+        "of an optional",
+        "TensorListLength",
+        lambda apply, rows: _length(apply, apply("OptionalFromValue", [rows])),
+        [_ROWS],
+        raises=r"the value is not a list",
+    ),
+    _case(
+        "of a list in a list that was never set",
+        "TensorListLength",
+        lambda apply, n: _length(apply, _get(apply, _reserve(apply, "variant", n), np.int32(0), "variant", _i32())),
+        [np.int32(2)],
+        raises=r"the value is not a list(.|\n)*an element that was never set",
+    ),
+    _case(
         "partly known",
         "TensorListElementShape",
         lambda apply, shape: [
