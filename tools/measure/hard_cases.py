@@ -36,6 +36,9 @@ OPERATIONS: Mapping[str, tuple[str, ...]] = {
     "O51": ("ResizeNearestNeighbor", "ResizeBilinear"),
     "O53": ("Cumsum",),
     "O55": ("DepthToSpace", "Conv2DBackpropFilter", "QuantizeAndDequantizeV3"),
+    "G15": ("QueueDequeueV2",),
+    "G17": ("QueueDequeueManyV2", "BarrierTakeMany"),
+    "R05": ("ConditionalAccumulator",),
     "T07": ("FusedBatchNormV3",),
     "T09": ("Mean", "Sum"),
 }

@@ -12,7 +12,7 @@ from headrace.kernels.gradient_accumulator import DroppedGradient
 from headrace.testing.threads import Call, until
 
 
-def test_r05_a_conditional_accumulator_averages_what_is_not_stale() -> None:
+def test_R05_a_conditional_accumulator_averages_what_is_not_stale() -> None:
     with hr.Graph().as_default() as graph:
         accumulator = hr.ConditionalAccumulator(hr.float32, [])
         x, step = hr.placeholder(hr.float32, []), hr.placeholder(hr.int64, [])

@@ -131,7 +131,7 @@ def test_an_insertion_that_is_refused_changes_nothing() -> None:
     assert session.run(incomplete) == 2
 
 
-def test_g17_a_wrong_number_of_elements_is_refused() -> None:
+def test_G17_a_wrong_number_of_elements_is_refused() -> None:
     with hr.Graph().as_default() as graph:
         barrier = hr.Barrier([hr.float32])
         n = hr.placeholder(hr.int32, None)

@@ -22,7 +22,7 @@ def state_of(queue, session: hr.Session) -> QueueState:
     return queue_behind(queue.handle.op, session.resources)
 
 
-def test_a34_a_full_queue_blocks_who_adds_and_an_empty_one_who_takes() -> None:
+def test_A34_a_full_queue_blocks_who_adds_and_an_empty_one_who_takes() -> None:
     with hr.Graph().as_default() as graph:
         queue = hr.FIFOQueue(2, hr.int32, shapes=[[]])
         x = hr.placeholder(hr.int32, [])
@@ -49,7 +49,7 @@ ELEMENTS = [10_000, *([100_000] if "HEADRACE_LONG_TESTS" in os.environ else [])]
 
 
 @pytest.mark.parametrize("elements", ELEMENTS)
-def test_a35_a_fast_producer_does_not_fill_the_memory(elements: int) -> None:
+def test_A35_a_fast_producer_does_not_fill_the_memory(elements: int) -> None:
     """Without a bound the queue would hold 40 kB for each element; ten steps fill what one step takes."""
     with hr.Graph().as_default() as graph:
         queue = hr.FIFOQueue(16, hr.float32, shapes=[[10000]])
@@ -76,7 +76,7 @@ def test_a35_a_fast_producer_does_not_fill_the_memory(elements: int) -> None:
     assert peak < 40_000 * (16 + 10 + 10 + 8)  # in the queue, in a batch that grows and its copy, and in flight
 
 
-def test_a36_a_shuffling_queue_keeps_its_least_number_and_its_seed() -> None:
+def test_A36_a_shuffling_queue_keeps_its_least_number_and_its_seed() -> None:
     orders = []
     for _ in range(2):
         with hr.Graph().as_default() as graph:
@@ -98,7 +98,7 @@ def test_a36_a_shuffling_queue_keeps_its_least_number_and_its_seed() -> None:
     assert orders[0] == orders[1]
 
 
-def test_a36_a_priority_queue_gives_the_lowest_first_and_ties_in_the_order_of_adding() -> None:
+def test_A36_a_priority_queue_gives_the_lowest_first_and_ties_in_the_order_of_adding() -> None:
     with hr.Graph().as_default() as graph:
         queue = hr.PriorityQueue(20, hr.string, shapes=[[]])
         fill = queue.enqueue_many([[3, 1, 2, 1, 3, 1], ["a", "b", "c", "d", "e", "f"]])
@@ -112,7 +112,7 @@ def test_a36_a_priority_queue_gives_the_lowest_first_and_ties_in_the_order_of_ad
     assert [session.run(last) for _ in range(2)] == [b"a", b"e"]
 
 
-def test_a37_a_queue_of_tokens_is_a_barrier() -> None:
+def test_A37_a_queue_of_tokens_is_a_barrier() -> None:
     """Each worker hands in a token and takes one of N that are given out together: nobody is a step ahead."""
     workers, rounds = 4, 25
     with hr.Graph().as_default() as graph:
@@ -148,7 +148,7 @@ def test_a37_a_queue_of_tokens_is_a_barrier() -> None:
     assert session.run(seen).tolist() == [rounds] * workers
 
 
-def test_a38_after_closing_the_rest_comes_out_and_then_the_end_of_data() -> None:
+def test_A38_after_closing_the_rest_comes_out_and_then_the_end_of_data() -> None:
     with hr.Graph().as_default() as graph:
         queue = hr.FIFOQueue(5, hr.int32, shapes=[[]])
         fill, take, close = queue.enqueue_many([1, 2, 3]), queue.dequeue(), queue.close()
@@ -172,7 +172,7 @@ def test_a38_after_closing_the_rest_comes_out_and_then_the_end_of_data() -> None
     session.run(again)
 
 
-def test_a38_fewer_elements_than_asked_for_stay_for_who_is_content_with_them() -> None:
+def test_A38_fewer_elements_than_asked_for_stay_for_who_is_content_with_them() -> None:
     with hr.Graph().as_default() as graph:
         queue = hr.FIFOQueue(5, hr.int32, shapes=[[]])
         fill, close = queue.enqueue_many([1]), queue.close()
@@ -187,7 +187,7 @@ def test_a38_fewer_elements_than_asked_for_stay_for_who_is_content_with_them() -
     assert session.run(rest).tolist() == [1]
 
 
-def test_a38_closing_with_cancel_ends_those_who_wait_for_room() -> None:
+def test_A38_closing_with_cancel_ends_those_who_wait_for_room() -> None:
     with hr.Graph().as_default() as graph:
         queue = hr.FIFOQueue(1, hr.int32, shapes=[[]])
         add, take = queue.enqueue(1), queue.dequeue()

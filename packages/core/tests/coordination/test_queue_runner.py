@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.errors import AbortedError, CancelledError, EndOfDataError
+from headrace.errors import AbortedError, CancelledError, DeadlineExceededError, EndOfDataError
 from headrace.kernels.queues import queue_behind
 from headrace.testing.threads import Call, until
 
@@ -56,7 +56,7 @@ def failing_graph() -> tuple[hr.Graph, hr.FIFOQueue, hr.Operation, hr.Tensor]:
     return graph, queue, fill, take
 
 
-def test_d07_the_error_of_a_producer_reaches_the_consumer_and_is_not_the_end_of_data() -> None:
+def test_D07_the_error_of_a_producer_reaches_the_consumer_and_is_not_the_end_of_data() -> None:
     graph, queue, fill, take = failing_graph()
     consumers: list[AbortedError] = []
 
@@ -75,7 +75,7 @@ def test_d07_the_error_of_a_producer_reaches_the_consumer_and_is_not_the_end_of_
     assert "raised in thread 'numbers/0'" in caught.value.__notes__[-1]
 
 
-def test_d07_the_error_passes_through_a_chain_of_queues() -> None:
+def test_D07_the_error_passes_through_a_chain_of_queues() -> None:
     graph, queue, fill, take = failing_graph()
     with graph.as_default():
         second = hr.FIFOQueue(10, hr.int32, shapes=[[]], name="second")
@@ -92,19 +92,41 @@ def test_d07_the_error_passes_through_a_chain_of_queues() -> None:
         consume()
 
 
-def test_d06_who_waits_without_a_producer_is_told_which_queue_and_that_nobody_fills_it() -> None:
+def test_D06_who_waits_without_a_producer_is_told_which_queue_and_that_nobody_fills_it() -> None:
     with hr.Graph().as_default() as graph:
         queue = hr.FIFOQueue(10, hr.int32, shapes=[[]], name="numbers")
         fill, batch = queue.enqueue(1), queue.dequeue_many(4, name="batch")
-    session = hr.Session(graph)
-    with pytest.raises(hr.errors.DeadlineExceededError, match="'batch'") as caught:
-        session.run(batch, timeout=0.05)
+    session = hr.Session(graph, config=hr.config(stall_timeout=0.05))
+    with pytest.raises(DeadlineExceededError, match="QueueDequeueManyV2 'batch' made no progress") as caught:
+        session.run(batch)
     assert "FIFOQueue 'numbers' holds 0 of 10 elements" in str(caught.value)
     assert "producers: none known, no hr.QueueRunner was started for it" in str(caught.value)
     with hr.Coordinator() as coordinator:
         hr.QueueRunner(queue, [fill]).start(session, coordinator)
         assert session.run(batch).tolist() == [1] * 4
         assert "thread 'numbers/0' (running)" in queue_behind(queue.handle.op, session.resources).describe()
+
+
+def test_D08_of_two_steps_that_wait_for_each_other_each_names_both_queues() -> None:
+    """One holds the last place of a full queue and wants from the empty one, whose producer wants that place."""
+    with hr.Graph().as_default() as graph:
+        full = hr.FIFOQueue(1, hr.int32, shapes=[[]], name="full")
+        empty = hr.FIFOQueue(1, hr.int32, shapes=[[]], name="empty")
+        take = empty.dequeue(name="take")
+        with hr.control_dependencies([full.enqueue(1, name="add")]):
+            give = empty.enqueue(1)
+    session = hr.Session(graph, config=hr.config(stall_timeout=0.5))
+    session.run("add")
+    giver = Call(lambda: session.run(give))
+    until(lambda: queue_behind(full.handle.op, session.resources).waiting == (1, 0))
+    taker = Call(lambda: session.run(take))
+    until(lambda: queue_behind(empty.handle.op, session.resources).waiting == (0, 1))
+    with pytest.raises(DeadlineExceededError, match="QueueEnqueueV2 'add' made no progress") as caught:
+        giver.result()
+    assert "FIFOQueue 'full' holds 1 of 1 elements; 1 waiting to add, 0 to take" in str(caught.value)
+    assert "FIFOQueue 'empty' holds 0 of 1 elements; 0 waiting to add, 1 to take" in str(caught.value)
+    with pytest.raises(DeadlineExceededError, match="QueueDequeueV2 'take' made no progress"):
+        taker.result()
 
 
 def test_a_producer_that_waits_for_room_is_woken_when_the_coordinator_stops() -> None:
@@ -157,7 +179,7 @@ def test_a_runner_whose_session_is_closed_ends_with_that_error() -> None:
         coordinator.join()
 
 
-def test_a43_reading_preprocessing_training_and_saving_are_concurrent_steps_of_one_graph() -> None:
+def test_A43_reading_preprocessing_training_and_saving_are_concurrent_steps_of_one_graph() -> None:
     """The paper's Figure 1: two threads preprocess, one trains, one saves now and then; the end of data ends it all."""
     rng = np.random.default_rng(0)
     inputs = rng.normal(size=(600, 3)).astype(np.float32)

@@ -101,7 +101,7 @@ def test_who_waits_is_served_in_order_and_who_gives_up_makes_way() -> None:
     assert second.result() == 5
 
 
-def test_d13_a_late_gradient_is_counted_and_shown_with_its_staleness(caplog) -> None:
+def test_D13_a_late_gradient_is_counted_and_shown_with_its_staleness(caplog) -> None:
     accumulator = dense()
     seen: list[DroppedGradient] = []
     accumulator.observe(seen.append)

@@ -110,7 +110,7 @@ def test_what_the_graph_cannot_see_is_refused_in_the_step() -> None:
     assert session.run(size) == 0
 
 
-def test_g17_a_number_of_elements_that_is_negative_or_no_scalar_is_refused() -> None:
+def test_G17_a_number_of_elements_that_is_negative_or_no_scalar_is_refused() -> None:
     with hr.Graph().as_default() as graph:
         n = hr.placeholder(hr.int32, None)
         queue = fifo(capacity=-1)
@@ -129,7 +129,7 @@ def test_g17_a_number_of_elements_that_is_negative_or_no_scalar_is_refused() -> 
     assert session.run(many, feeds={n: 3})[0].tolist() == [1, 2, 3]
 
 
-def test_g15_a_dequeue_that_ran_out_of_time_takes_nothing() -> None:
+def test_G15_a_dequeue_that_ran_out_of_time_takes_nothing() -> None:
     with hr.Graph().as_default() as graph:
         queue = fifo()
         add = hr.apply_op("QueueEnqueueV2", queue, [1])
