@@ -103,6 +103,15 @@ def test_D16_gradients_of_a_loop_that_reads_and_writes_arrays_to_second_order() 
     check_gradient(build, [np.linspace(-1, 1, 6).reshape(3, 2), [0.5, -0.7]])
 
 
+def test_an_array_knows_after_a_loop_what_was_written_in_it() -> None:
+    with hr.Graph().as_default() as graph:
+        start = (0, hr.TensorArray(3))
+        _, done = hr.while_loop(lambda i, _: i < 3, lambda i, done: (i + 1, done.write(i, hr.ones([2]))), start)
+        values = done.stack()
+    assert values.shape == [3, 2]
+    np.testing.assert_array_equal(hr.Session(graph).run(values), np.ones((3, 2)))
+
+
 def test_an_array_may_come_out_of_a_branch() -> None:
     with hr.Graph().as_default() as graph:
         n = hr.placeholder(hr.int32, [])

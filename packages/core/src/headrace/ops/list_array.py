@@ -11,10 +11,21 @@ from headrace.errors import InvalidArgumentError, ShapeError
 from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
 from headrace.graph.operation import Tensor
 from headrace.graph.shape_value import constant_value
-from headrace.ops.tensor_list import check_element
 from headrace.types import DType, DTypeLike, Shape, ShapeLike, as_dtype, as_shape, float32, int32, int64, variant
 
 __all__ = ["TensorArray"]
+
+
+class _Elements:
+    """What is known of the shape of the elements of arrays that come from each other by writing. Mutable.
+
+    They share it, so that an array that comes out of a loop knows what was written in the loop.
+    """
+
+    __slots__ = ("shape",)
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
 
 
 class TensorArray:
@@ -28,13 +39,13 @@ class TensorArray:
       dtype: their dtype.
       dynamic_size: writing beyond its end makes it larger.
       element_shape: the shape that all elements satisfy.
-      infer_shape: all elements have one shape, so that of the first one tells that of the others.
+      infer_shape: all elements have one shape, so that of the first one written tells that of the others, here and in
+        the arrays that come from this one by writing.
       name: the name of the operation that makes it.
 
     Attributes:
       handle: the list that it is made of, variant `[]`.
       dtype: the dtype of the elements.
-      element_shape: what is known of their shape.
       dynamic_size, infer_shape: as given.
 
     Example:
@@ -48,7 +59,7 @@ class TensorArray:
       [0 1 4 9]
     """
 
-    __slots__ = ("_count", "dtype", "dynamic_size", "element_shape", "handle", "infer_shape")
+    __slots__ = ("_count", "_elements", "dtype", "dynamic_size", "handle", "infer_shape")
 
     def __init__(
         self,
@@ -61,7 +72,7 @@ class TensorArray:
         name: str | None = None,
     ) -> None:
         self.dtype: DType = as_dtype(dtype)
-        self.element_shape: Shape = as_shape(element_shape)
+        self._elements = _Elements(as_shape(element_shape))
         self.dynamic_size = dynamic_size
         self.infer_shape = infer_shape
         count = _index(size)
@@ -70,6 +81,11 @@ class TensorArray:
         self.handle: Tensor = apply_op(
             "TensorListReserve", _sizes(self.element_shape), count, element_dtype=self.dtype, name=name
         )
+
+    @property
+    def element_shape(self) -> Shape:
+        """What is known of the shape of its elements."""
+        return self._elements.shape
 
     def read(self, index: TensorLike, *, name: str | None = None) -> Tensor:
         """Element `index`, an int scalar.
@@ -96,7 +112,7 @@ class TensorArray:
           OutOfRangeError: when it runs, there is no such element, and `dynamic_size` is false.
         """
         element = convert_to_tensor(value, self.dtype)
-        shape = self._with_element(element.shape)
+        self._learn(element.shape)
         handle = apply_op(
             "TensorListSetItem",
             self.handle,
@@ -105,7 +121,7 @@ class TensorArray:
             resize_if_index_out_of_bounds=self.dynamic_size,
             name=name,
         )
-        return self._changed(handle, shape)
+        return self._changed(handle)
 
     def gather(self, indices: TensorLike, *, name: str | None = None) -> Tensor:
         """The elements that the indices `[n]` name, stacked: `[n, ...]`."""
@@ -121,9 +137,10 @@ class TensorArray:
         It grows if one is beyond its end; of repeated indices the last one counts.
         """
         rows = convert_to_tensor(values, self.dtype)
-        shape = self._with_element(_rest(rows.shape))
-        handle = apply_op("TensorListScatterIntoExistingList", self.handle, rows, _index(indices), name=name)
-        return self._changed(handle, shape)
+        self._learn(_rest(rows.shape))
+        return self._changed(
+            apply_op("TensorListScatterIntoExistingList", self.handle, rows, _index(indices), name=name)
+        )
 
     def stack(self, *, name: str | None = None) -> Tensor:
         """All elements, which must have one shape, as the rows of a tensor `[size, ...]`."""
@@ -141,11 +158,11 @@ class TensorArray:
         """An array of the rows of `values` `[size, ...]`, and no other elements."""
         rows = convert_to_tensor(values, self.dtype)
         row_shape = _rest(rows.shape)
-        shape = self._with_element(row_shape)
+        self._learn(row_shape)
         sizes = _sizes(row_shape) if row_shape.is_fully_defined else _row_shape(rows)
         size = rows.shape[0]
         handle = apply_op("TensorListFromTensor", rows, sizes, name=name)
-        return self._changed(handle, shape, -1 if self.dynamic_size or size is None else size)
+        return self._changed(handle, -1 if self.dynamic_size or size is None else size)
 
     def concat(self, *, name: str | None = None) -> Tensor:
         """All elements one after the other along their first axis, whose sizes may differ."""
@@ -160,26 +177,26 @@ class TensorArray:
         """An array of the parts of `values`, cut along the first axis into parts of `lengths` rows.
 
         Raises:
-          ShapeError: the array says that all elements have one shape, of which the first size is known.
+          ShapeError: the parts do not fit what is known of the elements.
           InvalidArgumentError: when it runs and the lengths do not sum up to the number of rows.
         """
         rows = convert_to_tensor(values, self.dtype)
         rest = _rest(rows.shape)
         shape = Shape() if rest.dims is None else Shape([None, *rest.dims])
-        check_element(self.element_shape, shape)
+        self._learn(shape)
         parts = convert_to_tensor(lengths)
         wide = parts if parts.dtype is int64 else apply_op("Cast", parts, DstT=int64)
         count = parts.shape[0] if parts.shape.rank == 1 else None
         handle = apply_op("TensorListSplit", rows, _sizes(shape), wide, name=name)
-        return self._changed(handle, shape, -1 if self.dynamic_size or count is None else count)
+        return self._changed(handle, -1 if self.dynamic_size or count is None else count)
 
     def size(self, *, name: str | None = None) -> Tensor:
         """How many elements it has, int32 `[]`."""
         count: Tensor = apply_op("TensorListLength", self.handle, name=name)
         return count
 
-    def _with_element(self, shape: Shape) -> Shape:
-        """The element shape once an element of a shape is in the array."""
+    def _learn(self, shape: Shape) -> None:
+        """Take note of the shape of an element that is put in."""
         if not self.element_shape.is_compatible_with(shape):
             raise ShapeError(
                 "the value does not fit the array",
@@ -188,16 +205,17 @@ class TensorArray:
                 got=f"shape {shape}",
                 hint="infer_shape=False lets elements differ in shape, element_shape leaves sizes open with None",
             )
-        return self.element_shape.merge(shape) if self.infer_shape else self.element_shape
+        if self.infer_shape:
+            self._elements.shape = self.element_shape.merge(shape)
 
-    def _changed(self, handle: Tensor, element_shape: Shape, count: int | None = None) -> TensorArray:
+    def _changed(self, handle: Tensor, count: int | None = None) -> TensorArray:
         """An array like this one with other elements."""
         changed = TensorArray.__new__(TensorArray)
         changed.handle = handle
         changed.dtype = self.dtype
         changed.dynamic_size = self.dynamic_size
         changed.infer_shape = self.infer_shape
-        changed.element_shape = element_shape
+        changed._elements = self._elements
         changed._count = self._count if count is None else count
         return changed
 
@@ -219,7 +237,7 @@ class TensorArray:
                 got=str(handle.spec),
                 hint="return the array itself, not its elements, where an array is asked for",
             )
-        return self._changed(handle, self.element_shape)
+        return self._changed(handle)
 
     def __repr__(self) -> str:
         return f"<hr.TensorArray of {self.dtype}{self.element_shape}; array.stack() gives its elements as a tensor>"
