@@ -4,10 +4,10 @@ from headrace import data, errors, interfaces, layers, loops
 from headrace import grad as _grad  # noqa: F401  # registers the gradient rules
 from headrace import kernels as _kernels  # noqa: F401  # registers the NumPy kernels
 from headrace.config import Config, config
-from headrace.coordination.accumulator import ConditionalAccumulator, SparseConditionalAccumulator
+from headrace.coordination.accumulator import Accumulator, ConditionalAccumulator, SparseConditionalAccumulator
 from headrace.coordination.barrier import Barrier
 from headrace.coordination.coordinator import Coordinator
-from headrace.coordination.queue import FIFOQueue, PaddingFIFOQueue, PriorityQueue, RandomShuffleQueue
+from headrace.coordination.queue import FIFOQueue, PaddingFIFOQueue, PriorityQueue, Queue, RandomShuffleQueue
 from headrace.coordination.queue_runner import QueueRunner
 from headrace.coordination.staging_area import StagingArea
 from headrace.function import Function, function
@@ -249,6 +249,7 @@ from headrace.types import (
 from headrace.variable import Variable
 
 __all__ = [
+    "Accumulator",
     "Barrier",
     "Callback",
     "ConditionalAccumulator",
@@ -268,6 +269,7 @@ __all__ = [
     "PartitionedVariable",
     "PendingStep",
     "PriorityQueue",
+    "Queue",
     "QueueRunner",
     "RandomShuffleQueue",
     "Session",

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from headrace.errors import InvalidArgumentError
 from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
 from headrace.graph.operation import Operation, Tensor
-from headrace.kernels.accumulators import Accumulator, accumulator_behind
+from headrace.kernels.accumulators import Accumulator as AccumulatorState
+from headrace.kernels.accumulators import accumulator_behind
 from headrace.kernels.gradient_accumulator import DroppedGradient
 from headrace.ops.dtypes import astype
 from headrace.ops.indexed_slices import IndexedSlices
@@ -17,11 +18,16 @@ from headrace.types import DTypeLike, ShapeLike, TensorSpec, as_dtype, as_shape,
 if TYPE_CHECKING:
     from headrace.session import Session
 
-__all__ = ["ConditionalAccumulator", "SparseConditionalAccumulator"]
+__all__ = ["Accumulator", "ConditionalAccumulator", "SparseConditionalAccumulator"]
 
 
-class _Accumulator:
-    """What both kinds have in common."""
+class Accumulator:
+    """What both kinds have in common; made by its subclasses. The gradients live in the session that runs the graph.
+
+    Attributes:
+      handle: the handle of the accumulator, for `hr.apply_op`.
+      spec: dtype and shape of the gradients.
+    """
 
     def __init__(self, op_type: str, dtype: DTypeLike, shape: ShapeLike, reduction: str, shared_name: str, name: str):
         self.spec = TensorSpec(as_dtype(dtype), as_shape(shape))
@@ -75,14 +81,14 @@ class _Accumulator:
         """How many gradients came too late in a session so far."""
         return self._state(session).dropped
 
-    def _state(self, session: Session) -> Accumulator:
+    def _state(self, session: Session) -> AccumulatorState:
         return accumulator_behind(self.handle.op, session.resources)
 
     def __repr__(self) -> str:
         return f"<hr.{type(self).__name__} '{self.name}' of {self.spec}>"
 
 
-class ConditionalAccumulator(_Accumulator):
+class ConditionalAccumulator(Accumulator):
     """Adds up gradients until enough are there, and then gives their mean or sum once.
 
     It stands at a step, at first 0, which goes up by one each time that a gradient is taken. A gradient that is added
@@ -163,7 +169,7 @@ class ConditionalAccumulator(_Accumulator):
         return taken
 
 
-class SparseConditionalAccumulator(_Accumulator):
+class SparseConditionalAccumulator(Accumulator):
     """As `ConditionalAccumulator`, for gradients of which only some rows are there (`hr.IndexedSlices`).
 
     The mean of a row is over those gradients that have it.
