@@ -116,6 +116,7 @@ from headrace.ops.elementary import (
     xlogy,
     zeta,
 )
+from headrace.ops.examples import FixedLenFeature, VarLenFeature, parse_example
 from headrace.ops.floating import copysign, hypot, log2, log10, logaddexp, nextafter, signbit
 from headrace.ops.gather import (
     gather,
@@ -258,6 +259,7 @@ __all__ = [
     "DType",
     "EarlyStopping",
     "FIFOQueue",
+    "FixedLenFeature",
     "Function",
     "Graph",
     "HashTable",
@@ -284,6 +286,7 @@ __all__ = [
     "TensorSpec",
     "Trace",
     "Trainer",
+    "VarLenFeature",
     "Variable",
     "__array_api_version__",
     "__array_namespace_info__",
@@ -485,6 +488,7 @@ __all__ = [
     "ones_like",
     "optim",
     "pad",
+    "parse_example",
     "parse_tensor",
     "permute_dims",
     "pi",

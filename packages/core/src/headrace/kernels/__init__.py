@@ -22,6 +22,7 @@ from headrace.kernels import (  # noqa: F401
     diagonal,
     einsum,
     elementary,
+    examples,
     factorization,
     fft,
     files,

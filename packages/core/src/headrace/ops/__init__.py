@@ -23,6 +23,7 @@ from headrace.ops import (  # noqa: F401
     diagonal,
     einsum,
     elementary,
+    examples,
     factorization,
     fft,
     files,

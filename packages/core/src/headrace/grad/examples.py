@@ -1,0 +1,8 @@
+"""Serialised examples have no derivatives."""
+
+from __future__ import annotations
+
+from headrace.grad.registry import no_gradient
+
+for _name in ("ParseExample", "ParseExampleV2", "ParseSingleExample"):
+    no_gradient(_name, "its input is a string")
