@@ -39,14 +39,26 @@ def _case(how: str, **options: Any) -> OpCase:
     return OpCase(f"TestPlanted/{how}", "TestPlanted", [X], {"how": how}, **options)
 
 
+def _built(how: str, **options: Any) -> OpCase:
+    """A case that builds its operation itself, behind a list."""
+
+    def build(apply: Callable[..., Any], x: Any) -> Any:
+        rows = apply("TensorListFromTensor", x, np.int32(-1))
+        return apply("TestPlanted", apply("TensorListStack", rows, np.int32(-1), element_dtype=x.dtype), how=how)
+
+    return OpCase(f"TestPlanted/{how}, built", "TestPlanted", [X], build=build, **options)
+
+
 def test_a_kernel_without_a_fault_passes() -> None:
     assert check_backend("numpy", [_case("right", expected=X + 1), _case("raises", raises="planted")]) == 2
+    assert check_backend("numpy", [_built("right", expected=X + 1), _built("raises", raises="planted")]) == 2
 
 
 @pytest.mark.parametrize(
     ("case", "message"),
     [
         (_case("number", expected=X + 1), "TestPlanted/number output 0"),
+        (_built("number", expected=X + 1), "TestPlanted/number, built output 0"),
         (
             OpCase("Split/three", "Split", [0, X], {"num_split": 2}, expected=([1.0], [2.0], [])),
             "2 outputs, expected 3",
