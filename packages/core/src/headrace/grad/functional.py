@@ -79,7 +79,7 @@ def _shape_of(tensor: Tensor, out_type: DType = int32) -> Tensor:
     return shape
 
 
-def _zeros(tensor: Tensor, gradient: Tensor | None = None) -> Tensor:
+def _zeros(tensor: Tensor, gradient: Gradient | None = None) -> Tensor:
     """A gradient of zeros for a tensor; `gradient` is one that is not zero, if there is."""
     if tensor.dtype is not resource:
         zeros: Tensor = apply_op("ZerosLike", tensor)

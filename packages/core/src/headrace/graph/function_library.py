@@ -22,12 +22,16 @@ __all__ = ["FunctionLibrary"]
 class FunctionLibrary:
     """Functions by name. Mutable, append-only and thread-safe.
 
+    Args:
+      parent: a library whose functions are in this one too, but not the other way round: passes add functions for one
+        plan.
     Attributes:
       stored: the functions that came with a graph file, each as the bytes of its `FunctionDef`.
       gradients: what graph files said about gradients of functions, as the bytes of a `FunctionDefLibrary`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, parent: FunctionLibrary | None = None) -> None:
+        self._parent = parent
         self.stored: dict[str, bytes] = {}
         self.gradients = b""
         self._bodies: dict[str, Body] = {}
@@ -39,13 +43,13 @@ class FunctionLibrary:
     def __iter__(self) -> Iterator[str]:
         """The names in the order in which the functions were added; a snapshot."""
         with self._lock:
-            return iter([*dict.fromkeys((*self.stored, *self._bodies))])
+            return iter([*dict.fromkeys((*(self._parent or ()), *self.stored, *self._bodies))])
 
     def __contains__(self, name: object) -> bool:
-        return name in self._bodies or name in self.stored
+        return name in self._bodies or name in self.stored or (self._parent is not None and name in self._parent)
 
     def __bool__(self) -> bool:
-        return bool(self._bodies or self.stored or self.gradients)
+        return bool(self._bodies or self.stored or self.gradients or self._parent)
 
     def __getitem__(self, name: str) -> Body:
         """The body of a function, read from the graph file that brought it if that was not done yet.
@@ -58,6 +62,8 @@ class FunctionLibrary:
         found = self._bodies.get(name)
         if found is not None:
             return found
+        if self._parent is not None and name in self._parent:
+            return self._parent[name]
         with self._lock:
             if name not in self._readers:
                 raise NotFoundError(

@@ -162,20 +162,37 @@ class Body(Graph):
         Returns:
           The new function, which has these results, and for each tensor of this function what stands for it there.
         """
-        body = Body(name, functions=self.functions)
-        body.effect_order = None  # the edges are there already
-        body.gradient_rules = self.gradient_rules
-        body.state_name = self.state_name
+        body = self.successor(name)
         tensors: dict[Tensor, Tensor] = {}
         for index, argument in sorted(self.arguments.items()):
             attrs = argument.op.attrs if shapes is None else {**argument.op.attrs, "shape": shapes[index]}
             made = body.create_op("_Arg", (), attrs, name=f"{argument.op.name}/", source=argument.op.source)
             tensors[argument] = body.arguments[index] = made.outputs[0]
-        effects = [op for op in self.operations if op.has_effect]
+        body.include(self, results, tensors)
+        body.results = tuple(tensors[result] for result in results)
+        return body, tensors
+
+    def successor(self, name: str, functions: FunctionLibrary | None = None) -> Body:
+        """An empty function that is to do what this one does, in another form: it keeps state under the same names."""
+        body = Body(name, functions=self.functions if functions is None else functions)
+        body.effect_order = None  # the edges are there already
+        body.gradient_rules = self.gradient_rules
+        body.state_name = self.state_name
+        return body
+
+    def include(self, other: Body, results: Sequence[Tensor], tensors: dict[Tensor, Tensor]) -> None:
+        """Copy what computes some results of another function, and its effects.
+
+        Args:
+          other: the other function.
+          results: tensors of it.
+          tensors: what stands here for its arguments; what stands for its other tensors is added.
+        """
+        effects = [op for op in other.operations if op.has_effect]
         operations, replaced = needed_operations(results, effects, tensors)
         copies: dict[Operation, Operation] = {}
         for op in operations:
-            copies[op] = body.create_op(
+            copies[op] = self.create_op(
                 op.type,
                 [tensors[standing_for(tensor, replaced)] for tensor in op.inputs],
                 op.attrs,
@@ -190,8 +207,6 @@ class Body(Graph):
             tensors.update(zip(op.outputs, copies[op].outputs, strict=True))
         for old, extension in replaced.items():
             tensors.update((tensor, tensors[extension.outputs[tensor.index]]) for tensor in old.outputs)
-        body.results = tuple(tensors[result] for result in results)
-        return body, tensors
 
     def own(self, tensor: Tensor) -> Tensor:
         """The tensor that stands for `tensor` here: itself, or an argument if it belongs to a graph around this one.

@@ -142,7 +142,7 @@ class Graph:
         One inside a function of the graph is named by both, `function/operation`.
         """
         found = self._by_name.get(name)
-        function, _, inner = name.partition("/") if isinstance(name, str) else ("", "", "")
+        function, _, inner = str(name).partition("/")
         if found is None and inner and function in self.functions:
             return self.functions[function].operation(inner)
         if found is None:

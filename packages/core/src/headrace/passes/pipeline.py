@@ -12,12 +12,13 @@ from headrace.passes.arithmetic import arithmetic
 from headrace.passes.cse import cse
 from headrace.passes.fold import fold
 from headrace.passes.inline import inline
+from headrace.passes.narrow import narrow
 
 __all__ = ["PASSES", "optimize"]
 
 Pass = Callable[[Graph], Graph]
 
-PASSES: dict[str, Pass] = {"inline": inline, "fold": fold, "arithmetic": arithmetic, "cse": cse}
+PASSES: dict[str, Pass] = {"inline": inline, "fold": fold, "arithmetic": arithmetic, "cse": cse, "narrow": narrow}
 """The built-in passes by the name that `hr.config(passes=...)` uses."""
 
 

@@ -69,7 +69,11 @@ class NestedPlans:
                 return compiled
         if len(known) >= EXACT_SHAPES:
             wanted = [old.relax(new) for old, new in zip(known[-1][0], wanted, strict=True)]
-        compiled = self._backend.compile(optimize(_bounded(body, wanted), self._config), self._resources, self)
+        segment = optimize(_bounded(body, wanted), self._config)
+        functions = self
+        if segment.functions is not self._library:  # passes have added some
+            functions = NestedPlans(segment.functions, self._backend, self._resources, self._config)
+        compiled = self._backend.compile(segment, self._resources, functions)
         known.append((wanted, compiled))
         return compiled
 
