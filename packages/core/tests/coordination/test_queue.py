@@ -308,6 +308,52 @@ def test_what_is_taken_belongs_to_who_took_it() -> None:
     assert session.run(take).tolist() == [10, 10]
 
 
+def test_elements_are_taken_in_loops_and_branches() -> None:
+    with hr.Graph().as_default() as graph:
+        queue = hr.FIFOQueue(50, hr.int32, shapes=[[]])
+        fill, left = queue.enqueue_many(hr.arange(20)), queue.size()
+        _, total = hr.while_loop(lambda i, _: i < 10, lambda i, total: (i + 1, total + queue.dequeue()), (0, 0))
+        wanted = hr.placeholder(hr.bool, [])
+        maybe = hr.cond(wanted, queue.dequeue, lambda: hr.constant(-1))
+        pair = hr.cond(wanted, lambda: queue.dequeue_many(2), lambda: hr.constant([-1, -1]))
+        assert str(pair.shape) == "[2]"
+    session = hr.Session(graph)
+    session.run(fill)
+    assert session.run(total) == sum(range(10))
+    assert [int(session.run(maybe, feeds={wanted: value})) for value in (True, False, True)] == [10, -1, 11]
+    assert session.run(pair, feeds={wanted: True}).tolist() == [12, 13]
+    assert session.run(left) == 6
+    waiting = Call(lambda: session.run(total))
+    until(lambda: state_of(queue, session).waiting == (0, 1))
+    session.run(fill)
+    assert waiting.result() == sum(range(14, 20)) + sum(range(4))
+
+
+def test_a_function_has_queues_of_its_own() -> None:
+    @hr.function
+    def twice(x):
+        queue = hr.FIFOQueue(5, hr.float32, shapes=[[]])
+        queue.enqueue(x)
+        queue.enqueue(2.0 * x)
+        return queue.dequeue(), queue.dequeue(), queue.size()
+
+    for number in (3.0, 4.0):
+        first, second, left = twice(np.float32(number))
+        assert (first, second, left) == (number, 2 * number, 0)
+
+
+def test_a_queue_lives_on_its_device_and_may_be_used_from_others() -> None:
+    with hr.Graph().as_default() as graph:
+        with hr.device("/device:CPU:1"):
+            queue = hr.FIFOQueue(5, hr.float32, shapes=[[]])
+        with hr.device("/device:CPU:2"):
+            value = hr.constant(3.0) + 1.0
+        add, result = queue.enqueue(value), queue.dequeue() * 2.0
+    session = hr.Session(graph, config=hr.config(virtual_devices={"CPU": 3}))
+    session.run(add)
+    assert session.run(result) == 8.0
+
+
 def test_a_step_that_adds_and_takes_in_order_needs_no_other_step() -> None:
     with hr.Graph().as_default() as graph:
         queue = hr.FIFOQueue(1, hr.int32, shapes=[[]])

@@ -166,6 +166,7 @@ class ConditionalAccumulator(Accumulator):
             dtype=self.spec.dtype,
             name=name or "take_grad",
         )
+        taken.set_shape(self.spec.shape)  # a branch or loop sees only a handle
         return taken
 
 

@@ -103,7 +103,7 @@ class Queue:
           EndOfDataError: in the step: the queue is closed and empty.
           AbortedError: in the step: the same, because its producer failed; the cause is the producer's error.
         """
-        return self._taken("QueueDequeueV2", (), name or "dequeue")
+        return self._taken("QueueDequeueV2", (), (), name or "dequeue")
 
     def dequeue_many(self, n: TensorLike, *, name: str | None = None) -> Any:
         """Take n elements at once, waiting until there are so many; all or none.
@@ -118,7 +118,7 @@ class Queue:
           EndOfDataError: in the step: the queue is closed and has fewer; they stay.
           AbortedError: in the step: the same, because its producer failed; the cause is the producer's error.
         """
-        return self._taken("QueueDequeueManyV2", (n,), name or "dequeue_many")
+        return self._taken("QueueDequeueManyV2", (n,), (n if isinstance(n, int) else None,), name or "dequeue_many")
 
     def dequeue_up_to(self, n: TensorLike, *, name: str | None = None) -> Any:
         """As `dequeue_many`, but give the rest, of at least one element, when the queue is closed with fewer than n.
@@ -131,7 +131,7 @@ class Queue:
         Raises:
           InvalidArgumentError, EndOfDataError, AbortedError: see `dequeue_many`.
         """
-        return self._taken("QueueDequeueUpToV2", (n,), name or "dequeue_up_to")
+        return self._taken("QueueDequeueUpToV2", (n,), (None,), name or "dequeue_up_to")
 
     def close(self, *, cancel_pending_enqueues: bool = False, name: str | None = None) -> Operation:
         """Let it take no further elements; those that are in it can still be taken.
@@ -195,9 +195,13 @@ class Queue:
             )
         return element
 
-    def _taken(self, op_type: str, inputs: Sequence[TensorLike], name: str) -> Any:
+    def _taken(self, op_type: str, inputs: Sequence[TensorLike], lead: Sequence[int | None], name: str) -> Any:
         dtypes = tuple(spec.dtype for spec in self.specs)
-        flat: Iterator[Tensor] = iter(apply_op(op_type, self.handle, *inputs, component_types=dtypes, name=name))
+        components: tuple[Tensor, ...] = apply_op(op_type, self.handle, *inputs, component_types=dtypes, name=name)
+        for component, spec in zip(components, self.specs, strict=True):  # a branch or loop sees only a handle
+            if spec.shape.dims is not None:
+                component.set_shape(Shape([*lead, *spec.shape.dims]))
+        flat: Iterator[Tensor] = iter(components)
         parts = [SparseTensor(next(flat), next(flat), next(flat)) if sparse else next(flat) for sparse in self._sparse]
         if self.names is not None:
             return dict(zip(self.names, parts, strict=True))
