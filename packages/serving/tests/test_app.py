@@ -215,7 +215,8 @@ def test_repository_calls(client: Client) -> None:
 
 
 def test_open_inference_metadata(client: Client) -> None:
-    assert client("GET", "/v2").json["extensions"] == ["binary_tensor_data", "model_repository"]
+    extensions = ["binary_tensor_data", "model_configuration", "model_repository", "statistics"]
+    assert client("GET", "/v2").json["extensions"] == extensions
     assert client("GET", "/v2/models").json == {"models": ["half"]}
     assert client("GET", "/v2/models/half/ready").json == {"name": "half", "ready": True}
     assert client("GET", "/v2/models/half").json == {
@@ -505,3 +506,56 @@ def test_a_body_that_comes_too_slowly(client: Client, half: Any, caplog: pytest.
     asyncio.run(app(scope | {"root_path": "", "query_string": b""}, never, send))
     assert sent[0]["status"] == 504
     assert b"the whole request within 0.05 seconds" in sent[1]["body"]
+
+
+def test_statistics_of_what_models_have_done(client: Client) -> None:
+    empty = client("GET", "/v2/models/half/stats").json["model_stats"]
+    assert [(entry["name"], entry["version"], entry["inference_count"]) for entry in empty] == [("half", "2", 0)]
+    rows = b'{"instances": [{"x": [1, 2], "n": 3}, {"x": [1, 2], "n": 3}]}'
+    assert client("POST", PREDICT, rows).code == 200
+    assert client("POST", PREDICT, b'{"instances": 1}').code == 400
+    for path in ("/v2/models/stats", "/v2/models/half/stats", "/v2/models/half/versions/2/stats"):
+        (entry,) = client("GET", path).json["model_stats"]
+        assert (entry["inference_count"], entry["execution_count"]) == (2, 1)
+        assert entry["last_inference"] > 0
+        parts = entry["inference_stats"]
+        assert [parts[name]["count"] for name in ("success", "fail", "compute_infer")] == [1, 0, 1]
+        assert parts["success"]["ns"] >= parts["compute_infer"]["ns"] > 0
+        assert [batch["batch_size"] for batch in entry["batch_stats"]] == [2]
+    assert client("GET", "/v2/models/none/stats").code == 404
+    assert client("POST", "/v2/models/half/stats").code == 405
+
+
+def test_statistics_of_what_fails(make_signature: Any) -> None:
+    def fail(x: Array) -> dict[str, Array]:
+        raise errors.InternalError("oops")
+
+    signature = make_signature({"x": ("float32", [None])}, {"y": ("float32", [None])}, fail)
+    model: Any = type("Model", (), {"signatures": {"serving_default": signature}})()
+    client = Client(create_app(ModelServer(ModelRepository([ModelVersion("half", 1, model)]))))
+    assert client("POST", PREDICT, b'{"instances": [1]}').code == 500
+    (entry,) = client("GET", "/v2/models/stats").json["model_stats"]
+    assert [entry["inference_stats"][name]["count"] for name in ("success", "fail")] == [0, 1]
+
+
+def test_configuration_leaves_out_the_dimension_that_requests_share(half: Any) -> None:
+    server = ModelServer(ModelRepository([ModelVersion("half", 2, half)]))
+    alone = Client(create_app(server))("GET", "/v2/models/half/config").json
+    assert (alone["max_batch_size"], [entry["dims"] for entry in alone["input"]]) == (0, [[-1, 2], [-1]])
+    batching = BatchingOptions(8, timeout=0.001, allowed_sizes=(4, 8))
+    shared = Client(create_app(server, batching=batching))("GET", "/v2/models/half/versions/2/config").json
+    assert shared == {
+        "name": "half",
+        "platform": "headrace_savedmodel",
+        "backend": "headrace",
+        "max_batch_size": 8,
+        "input": [
+            {"name": "x", "data_type": "TYPE_FP32", "dims": [2]},
+            {"name": "n", "data_type": "TYPE_INT64", "dims": []},
+        ],
+        "output": [
+            {"name": "y", "data_type": "TYPE_FP32", "dims": []},
+            {"name": "label", "data_type": "TYPE_STRING", "dims": []},
+        ],
+        "dynamic_batching": {"preferred_batch_size": [4, 8], "max_queue_delay_microseconds": 1000},
+    }

@@ -225,7 +225,7 @@ def test_no_caller_ever_gets_the_rows_of_another(
     signature = make_signature({"x": shape}, {"y": shape, "z": shape}, lambda x: {"y": x + 0.5, "z": -x})
     options = BatchingOptions(largest, 0.001, (largest,) if pad else (), max_queued_batches=1000, adaptive=adaptive)
     calls: list[tuple[int, int]] = []
-    batches = Batcher(options, threads, observe=lambda rows, padded: calls.append((rows, padded)))
+    batches = Batcher(options, threads, observe=lambda work, rows, padded, seconds: calls.append((rows, padded)))
 
     def ask(number: int) -> bool:
         rows, width = sizes[number]
@@ -238,3 +238,18 @@ def test_no_caller_ever_gets_the_rows_of_another(
     batches.close()
     assert sum(rows for rows, _ in calls) == sum(rows for rows, _ in sizes)
     assert all(padded <= largest for _, padded in calls)
+
+
+def test_a_fault_of_the_server_costs_one_batch(make_signature: Callable[..., Any]) -> None:
+    faults = [ZeroDivisionError("ours")]
+
+    def observe(work: Work, rows: int, padded: int, seconds: float) -> None:
+        if faults:
+            raise faults.pop()
+
+    signature = make_signature({"x": ("float32", [None])}, {"y": ("float32", [None])}, lambda x: {"y": x})
+    batches = Batcher(BatchingOptions(max_batch_size=4), 1, observe=observe)
+    with pytest.raises(ZeroDivisionError, match="ours"):
+        batches.submit(Work(signature, {"x": np.ones(1, np.float32)})).result(30)
+    assert batches.submit(Work(signature, {"x": np.ones(1, np.float32)})).result(30)["y"].tolist() == [1]
+    batches.close()

@@ -20,7 +20,16 @@ import numpy as np
 from headrace.errors import InternalError
 from headrace_serving.batch_queue import BatchingOptions, BatchQueue, Piece
 from headrace_serving.errors import QueueTimeoutError
-from headrace_serving.execution import Outputs, ThreadExecutor, Work, call_signature, do_nothing
+from headrace_serving.execution import (
+    Observe,
+    Outputs,
+    ThreadExecutor,
+    Work,
+    call_signature,
+    do_nothing,
+    ignore_call,
+    shares_calls,
+)
 from headrace_serving.model import Array
 
 _log = logging.getLogger(__name__)
@@ -49,7 +58,7 @@ class Batcher:
       options: how works are put together.
       threads: how many calls may run at once.
       clock: tells the time in seconds.
-      observe: is told the rows and the padded rows of each call.
+      observe: is told of each call.
     """
 
     def __init__(
@@ -57,7 +66,7 @@ class Batcher:
         options: BatchingOptions,
         threads: int,
         clock: Callable[[], float] = time.monotonic,
-        observe: Callable[[int, int], None] = lambda rows, padded: None,
+        observe: Observe = ignore_call,
     ) -> None:
         self._options = options
         self._clock = clock
@@ -66,7 +75,7 @@ class Batcher:
         self._queues: dict[_Key, BatchQueue[_Request]] = {}
         self._closed = False
         self._settled: Callable[[], None] = do_nothing
-        self._alone = ThreadExecutor(threads)
+        self._alone = ThreadExecutor(threads, observe)
         self._threads = [threading.Thread(target=self._serve, daemon=True) for _ in range(threads)]
         for thread in self._threads:
             thread.start()
@@ -139,7 +148,7 @@ class Batcher:
                     _fail(request, _too_late())
             live = [piece for piece in pieces if _start(piece.item)]
             if live:
-                self._run(queue, live)
+                self._run_guarded(queue, live)
             self._settled()
 
     def _next(self) -> tuple[BatchQueue[_Request], Sequence[Piece[_Request]], list[_Request]] | None:
@@ -169,11 +178,22 @@ class Batcher:
         if not len(queue) and (not self._options.adaptive or len(self._queues) > _KEPT_QUEUES):
             self._queues.pop(key, None)
 
+    def _run_guarded(self, queue: BatchQueue[_Request], pieces: Sequence[Piece[_Request]]) -> None:
+        """Run a batch so that a fault of ours costs its requests, not the thread and all that come after."""
+        try:
+            self._run(queue, pieces)
+        except Exception as error:
+            _log.exception("a batch of %d requests failed by a fault of the server", len(pieces))
+            for piece in pieces:
+                _fail(piece.item, error)
+
     def _run(self, queue: BatchQueue[_Request], pieces: Sequence[Piece[_Request]]) -> None:
         signature = pieces[0].item.work.signature
         rows = sum(piece.rows for piece in pieces)
         padded = self._options.padded(rows)
         start = self._clock()
+        for piece in pieces:
+            piece.item.work.started = start
         try:
             inputs = {alias: _joined(alias, pieces, padded - rows) for alias in pieces[0].item.work.inputs}
             outputs = call_signature(signature, inputs)
@@ -186,9 +206,10 @@ class Batcher:
             for piece in pieces:
                 self._run_alone(piece, None)
             return
-        self._observe(rows, padded)
+        seconds = self._clock() - start
+        self._observe(pieces[0].item.work, rows, padded, seconds)
         with self._changed:
-            queue.cost.called(padded, self._clock() - start)
+            queue.cost.called(padded, seconds)
         first = 0
         for piece in pieces:
             _finish(piece, {alias: output[first : first + piece.rows] for alias, output in outputs.items()})
@@ -201,6 +222,7 @@ class Batcher:
             _fail(request, known)
             return
         inputs = {alias: tensor[piece.start : piece.stop] for alias, tensor in request.work.inputs.items()}
+        start = self._clock()
         try:
             outputs = call_signature(request.work.signature, inputs)
             if piece.rows != request.rows:
@@ -208,7 +230,7 @@ class Batcher:
         except Exception as error:
             _fail(request, error)
             return
-        self._observe(piece.rows, piece.rows)
+        self._observe(request.work, piece.rows, piece.rows, self._clock() - start)
         _finish(piece, outputs)
 
 
@@ -222,10 +244,8 @@ def batch_rows(work: Work) -> int | None:
     It can if each input and output of the signature has a first dimension that is not fixed, and all its inputs have
     the same number of rows, at least one.
     """
-    signature = work.signature
-    for info in (*signature.inputs.values(), *signature.outputs.values()):
-        if not info.shape.dims or info.shape.dims[0] is not None:
-            return None
+    if not shares_calls(work.signature):
+        return None
     rows = {len(tensor) for tensor in work.inputs.values()}
     return rows.pop() or None if len(rows) == 1 else None
 

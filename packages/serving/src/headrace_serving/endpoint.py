@@ -25,7 +25,7 @@ from headrace_serving.batcher import Batcher
 from headrace_serving.body import accepted_encoding, decoded, encoded, read_body
 from headrace_serving.codes import INTERNAL, OK, Code, code_of
 from headrace_serving.errors import BadRequestError, EncodingError, QueueFullError, UnauthenticatedError
-from headrace_serving.execution import Executor, Outputs, ThreadExecutor
+from headrace_serving.execution import Executor, Outputs, ThreadExecutor, Work
 from headrace_serving.json_tensor import dump_json
 from headrace_serving.observation import Exchange, Observer
 from headrace_serving.repository import ModelSpec
@@ -118,8 +118,11 @@ class Endpoint:
         self._calls: dict[tuple[str, bytes], Call] = {}
         self._json = ThreadPoolExecutor(2, thread_name_prefix="headrace-serving-json")
         self._waiter = Waiter()
+        self._batching = batching
         self.executor: Executor = (
-            ThreadExecutor(threads) if batching is None else Batcher(batching, threads, observe=self._observe_batch)
+            ThreadExecutor(threads, self._called)
+            if batching is None
+            else Batcher(batching, threads, observe=self._called)
         )
         self.executor.settled = self._waiter.wake
         self.observer = Observer(server.repository, active=lambda: self._active, waiting=self._waiting_rows)
@@ -129,8 +132,10 @@ class Endpoint:
             Method.REGRESS: server.prepare_regress,
         }
 
-    def _observe_batch(self, rows: int, padded: int) -> None:
-        self.observer.batch(rows, padded)
+    def _called(self, work: Work, rows: int, padded: int, seconds: float) -> None:
+        self._server.statistics.called(*work.model, padded, seconds)
+        if self._batching is not None:
+            self.observer.batch(rows, padded)
 
     def _waiting_rows(self) -> int:
         return self.executor.waiting_rows if isinstance(self.executor, Batcher) else 0
@@ -202,6 +207,10 @@ class Endpoint:
                 body = server.model_metadata(call.spec)
             case Method.MODEL_READY:
                 body = server.model_ready(call.spec)
+            case Method.STATISTICS:
+                body = server.model_statistics(call.spec)
+            case Method.CONFIG:
+                body = server.model_config(call.spec, self._batching)
             case _:
                 body = dump_json({"live": True, "ready": True})
         return _Answer(OK, body, [_JSON])
@@ -245,14 +254,32 @@ class Endpoint:
             prepared = self._checked(call, body, json_bytes, encoding)
         else:
             prepared = await loop.run_in_executor(self._json, self._checked, call, body, json_bytes, encoding)
-        start = time.monotonic()
-        outputs = await self._outputs(prepared, receive, arrival)
-        self.observer.computed(call.spec.name, call.api, time.monotonic() - start)
+        work, start = prepared.work, time.monotonic()
+        try:
+            outputs = await self._outputs(prepared, receive, arrival)
+        except BaseException:
+            self._server.statistics.answered(*work.model, {"fail": time.monotonic() - arrival})
+            raise
+        end = time.monotonic()
+        self.observer.computed(call.spec.name, call.api, end - start)
         encodes = b"accept-encoding" in headers
         size = sum(y.nbytes for name, y in outputs.items() if encodes or name not in prepared.raw_outputs)
         if size <= _INLINE_OUTPUT_BYTES:
-            return self._finish(call, headers, prepared, outputs)
-        return await loop.run_in_executor(self._json, self._finish, call, headers, prepared, outputs)
+            answer = self._finish(call, headers, prepared, outputs)
+        else:
+            answer = await loop.run_in_executor(self._json, self._finish, call, headers, prepared, outputs)
+        now, started = time.monotonic(), work.started or start
+        self._server.statistics.answered(
+            *work.model,
+            {
+                "success": now - arrival,
+                "queue": started - start,
+                "compute_input": start - arrival,
+                "compute_infer": end - started,
+                "compute_output": now - end,
+            },
+        )
+        return answer
 
     def _checked(
         self, call: Call, body: bytes | memoryview, json_bytes: int | None, encoding: bytes | None

@@ -32,17 +32,29 @@ class Work:
       inputs: tensors by alias.
       priority: 1 is the highest; 0 stands for the default, which is the lowest.
       deadline: on the executor's clock, in seconds; None for none.
+      model: name and version of what it is for, for statistics.
+      started: when its computation began, on the monotonic clock; None before.
     """
 
     signature: Signature
     inputs: dict[str, Array]
     priority: int = 0
     deadline: float | None = None
+    model: tuple[str, int] = ("", 0)
+    started: float | None = None
 
     @property
     def input_bytes(self) -> int:
         """How many bytes the inputs have."""
         return sum(tensor.nbytes for tensor in self.inputs.values())
+
+
+Observe = Callable[[Work, int, int, float], None]
+"""Is told of a call: one of its works, the rows, the rows with padding, and the seconds that it has taken."""
+
+
+def ignore_call(work: Work, rows: int, padded: int, seconds: float) -> None:
+    """Do nothing about a call, for whoever counts none."""
 
 
 class ShortCalls:
@@ -118,10 +130,12 @@ class ThreadExecutor:
 
     Args:
       threads: how many may be computed at once.
+      observe: is told of each call.
     """
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, observe: Observe = ignore_call) -> None:
         self.settled: Callable[[], None] = do_nothing
+        self._observe = observe
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="headrace-serving")
         self._short = ShortCalls()
 
@@ -145,12 +159,14 @@ class ThreadExecutor:
         self.settled()
 
     def _call(self, work: Work) -> Outputs:
-        start, thread_start = time.perf_counter(), time.thread_time()
+        work.started, thread_start = time.monotonic(), time.thread_time()
         try:
             return call_signature(work.signature, work.inputs)
         finally:
-            computing, waiting = time.thread_time() - thread_start, time.perf_counter() - start
+            computing, waiting = time.thread_time() - thread_start, time.monotonic() - work.started
             self._short.called(id(work.signature), work.input_bytes, computing, waiting)
+            rows = _rows(work)
+            self._observe(work, rows, rows, waiting)
 
     def close(self) -> None:
         """Finish what was taken in, then end the threads."""
@@ -168,6 +184,19 @@ def limit_blas(threads: int) -> None:
 
 def do_nothing() -> None:
     """Do nothing, for whoever does not listen."""
+
+
+def _rows(work: Work) -> int:
+    tensor = next(iter(work.inputs.values()), None)
+    return len(tensor) if tensor is not None and tensor.ndim else 1
+
+
+def shares_calls(signature: Signature) -> bool:
+    """Return whether requests may share a call: no input or output has a first dimension that is fixed, or none."""
+    return all(
+        info.shape.dims and info.shape.dims[0] is None
+        for info in (*signature.inputs.values(), *signature.outputs.values())
+    )
 
 
 def call_signature(signature: Signature, inputs: Mapping[str, Array]) -> Outputs:

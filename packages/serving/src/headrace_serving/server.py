@@ -9,21 +9,24 @@ from typing import Protocol, TypeVar
 
 import headrace as hr
 from headrace.graph.proto.types_pb2 import DataType
+from headrace_serving.batch_queue import BatchingOptions
 from headrace_serving.datatypes import datatype_of
 from headrace_serving.errors import ServableNotFoundError, UnsupportedError
 from headrace_serving.examples import format_classify, format_regress, parse_examples
-from headrace_serving.execution import Outputs, Work, call_signature
+from headrace_serving.execution import Outputs, Work, call_signature, shares_calls
 from headrace_serving.infer import InferAnswer, format_infer, parse_infer
 from headrace_serving.json_tensor import dump_json
 from headrace_serving.json_value import show
 from headrace_serving.manager import ModelManager
 from headrace_serving.model import Model, Signature, TensorInfo, find_signature
+from headrace_serving.model_statistics import ModelStatistics
 from headrace_serving.predict import format_predict, parse_object, parse_predict
 from headrace_serving.repository import Lease, ModelRepository, ModelSpec, ModelVersion, State
 
 R = TypeVar("R")
 
-_EXTENSIONS = ("binary_tensor_data", "model_repository")
+_PLATFORM = "headrace_savedmodel"
+_EXTENSIONS = ("binary_tensor_data", "model_configuration", "model_repository", "statistics")
 
 
 class _FormatExamples(Protocol):
@@ -58,6 +61,7 @@ class ModelServer:
 
     Attributes:
       repository: the models.
+      statistics: what the models have done.
       accepts: False when clients should go elsewhere, because the server is about to end; it still answers.
 
     Args:
@@ -76,6 +80,7 @@ class ModelServer:
     ) -> None:
         self.repository = repository
         self.accepts = True
+        self.statistics = ModelStatistics()
         self._manager = manager
         self._strict = strict_json
 
@@ -123,7 +128,7 @@ class ModelServer:
         def finish(outputs: Outputs) -> InferAnswer:
             return InferAnswer(format_predict(outputs, by_row=request.by_row, strict=self._strict), None)
 
-        return Prepared(Work(request.signature, request.inputs), finish, lease)
+        return Prepared(Work(request.signature, request.inputs, model=_named(lease)), finish, lease)
 
     def prepare_classify(self, spec: ModelSpec, body: bytes) -> Prepared:
         """Check a classify request; arguments and errors as `predict` has them."""
@@ -141,7 +146,7 @@ class ModelServer:
         def finish(outputs: Outputs) -> InferAnswer:
             return InferAnswer(form(outputs, request.count, strict=self._strict), None)
 
-        return Prepared(Work(request.signature, request.inputs), finish, lease)
+        return Prepared(Work(request.signature, request.inputs, model=_named(lease)), finish, lease)
 
     def prepare_infer(self, spec: ModelSpec, body: bytes | memoryview, json_bytes: int | None = None) -> Prepared:
         """Check an infer request; arguments and errors as `infer` has them."""
@@ -152,7 +157,7 @@ class ModelServer:
         def finish(outputs: Outputs) -> InferAnswer:
             return format_infer(spec.name, lease.version.number, request, outputs, strict=self._strict)
 
-        work = Work(request.signature, request.inputs, request.priority)
+        work = Work(request.signature, request.inputs, request.priority, model=_named(lease))
         raw = frozenset(output.name for output in request.outputs if output.binary)
         return Prepared(work, finish, lease, request.timeout, raw)
 
@@ -221,7 +226,7 @@ class ModelServer:
             {
                 "name": version.name,
                 "versions": [str(other.number) for other in reversed(loaded)],
-                "platform": "headrace_savedmodel",
+                "platform": _PLATFORM,
                 "inputs": _described(signature.inputs),
                 "outputs": _described(signature.outputs),
             }
@@ -235,6 +240,54 @@ class ModelServer:
         """
         version, _ = self._resolve(spec)
         return dump_json({"name": version.name, "ready": True})
+
+    def model_statistics(self, spec: ModelSpec) -> bytes:
+        """Answer what the versions of a model have done, or those of all models if none is named.
+
+        Raises:
+          ServableNotFoundError: no such model or version.
+        """
+        names = [spec.name] if spec.name else self.repository.names
+        if spec.name:
+            self._resolve(spec)
+        found = [
+            version
+            for name in names
+            for version in self.repository.versions(ModelSpec(name, spec.version))
+            if version.state is State.AVAILABLE
+        ]
+        return dump_json(
+            {"model_stats": [self.statistics.entry(version.name, version.number) for version in reversed(found)]}
+        )
+
+    def model_config(self, spec: ModelSpec, batching: BatchingOptions | None = None) -> bytes:
+        """Answer a model's inputs, outputs and batching, as Triton describes them.
+
+        Args:
+          spec: which model.
+          batching: how its requests share calls.
+        Raises:
+          ServableNotFoundError: no such model or version.
+          BadRequestError: the model has no signature `serving_default`.
+          UnsupportedError: an element type has no name in the protocol.
+        """
+        version, model = self._resolve(spec)
+        _, signature = find_signature("", model.signatures)
+        shared = batching is not None and shares_calls(signature)
+        config: dict[str, object] = {
+            "name": version.name,
+            "platform": _PLATFORM,
+            "backend": "headrace",
+            "max_batch_size": batching.max_batch_size if batching is not None and shared else 0,
+            "input": _configured(signature.inputs, shared=shared),
+            "output": _configured(signature.outputs, shared=shared),
+        }
+        if batching is not None and shared:
+            config["dynamic_batching"] = {
+                "preferred_batch_size": list(batching.allowed_sizes),
+                "max_queue_delay_microseconds": int(batching.timeout * 1e6),
+            }
+        return dump_json(config)
 
     def index(self, body: bytes) -> bytes:
         """Answer every version of every model and its state, as the Open Inference Protocol's repository has it.
@@ -322,6 +375,10 @@ class ModelServer:
         )
 
 
+def _named(lease: Lease) -> tuple[str, int]:
+    return lease.version.name, lease.version.number
+
+
 def _compute(prepared: Prepared) -> InferAnswer:
     try:
         return prepared.finish(call_signature(prepared.work.signature, prepared.work.inputs))
@@ -373,4 +430,16 @@ def _described(infos: Mapping[str, TensorInfo]) -> list[dict[str, object]]:
             "shape": [-1] if info.shape.dims is None else [-1 if size is None else size for size in info.shape.dims],
         }
         for alias, info in infos.items()
+    ]
+
+
+def _configured(infos: Mapping[str, TensorInfo], *, shared: bool) -> list[dict[str, object]]:
+    """Describe tensors as Triton's configuration does, which leaves out the dimension that requests share."""
+    return [
+        {
+            "name": entry["name"],
+            "data_type": "TYPE_" + {"BYTES": "STRING"}.get(str(entry["datatype"]), str(entry["datatype"])),
+            "dims": entry["shape"][1:] if shared and isinstance(entry["shape"], list) else entry["shape"],
+        }
+        for entry in _described(infos)
     ]

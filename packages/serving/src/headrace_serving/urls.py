@@ -31,6 +31,8 @@ class Method(Enum):
     MODEL_READY = "model ready"
     MODEL_METADATA = "model metadata"
     INFER = "infer"
+    STATISTICS = "statistics"
+    CONFIG = "config"
     INDEX = "index"
     METRICS = "metrics"
     LOAD = "load"
@@ -45,8 +47,11 @@ _OPEN_ROUTES: tuple[tuple[str, re.Pattern[str], Method], ...] = tuple(
         ("GET", "/v2/health/ready", Method.SERVER_READY),
         ("GET", "/v2/?", Method.SERVER_METADATA),
         ("GET", "/v2/models", Method.MODEL_NAMES),
+        ("GET", "/v2/models/stats", Method.STATISTICS),  # before the model that could have this name
         ("GET", "/v2/models/MODEL", Method.MODEL_METADATA),
         ("GET", "/v2/models/MODEL/ready", Method.MODEL_READY),
+        ("GET", "/v2/models/MODEL/stats", Method.STATISTICS),
+        ("GET", "/v2/models/MODEL/config", Method.CONFIG),
         ("POST", "/v2/repository/index", Method.INDEX),
         ("POST", "/v2/repository/models/(?P<model>[^/]+)/load", Method.LOAD),
         ("POST", "/v2/repository/models/(?P<model>[^/]+)/unload", Method.UNLOAD),
