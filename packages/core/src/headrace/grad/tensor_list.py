@@ -10,6 +10,7 @@ from headrace.grad.registry import no_gradient, register_gradient
 from headrace.graph.apply import apply_op, convert_to_tensor
 from headrace.graph.list_spec import list_spec
 from headrace.graph.operation import Operation, Tensor
+from headrace.ops.branching import cond
 from headrace.types import DType, int32, variant
 
 for _name in ("EmptyTensorList", "TensorListReserve"):
@@ -210,11 +211,28 @@ def _concat_lists(op: Operation, g: Tensor) -> list[Tensor | None]:
     if not _is_differentiable(op):
         return [None, None]
     first, second = op.inputs
-    dtype = op.attr("element_dtype")
-    before = _length(first)
-    numbers = apply_op("Range", before, apply_op("AddV2", before, _length(second)), 1)
-    rest = apply_op("TensorListGather", g, numbers, _declared(second), element_dtype=dtype)
-    return [
-        apply_op("TensorListResize", g, before),
-        apply_op("TensorListFromTensor", rest, _declared(second)),
-    ]
+    spec = list_spec(second)
+    known = spec is not None and spec.shape.is_fully_defined
+    rest = _rest_of(op, g) if known else cond(_length(second) > 0, lambda: _rest_of(op, g), lambda: _nothing(op))
+    return [apply_op("TensorListResize", g, _length(first)), rest]
+
+
+def _rest_of(op: Operation, g: Tensor) -> Tensor:
+    """The elements of g that stand for those of the second list.
+
+    Zeros are added where the list has elements, so that the shape of these is known where g has none.
+    """
+    first, second = op.inputs
+    start = _length(first)
+    numbers = apply_op("Range", start, apply_op("AddV2", start, _length(second)), 1)
+    filled = apply_op("AddN", [g, apply_op("ZerosLike", op.outputs[0])])
+    declared = _declared(second)
+    rows = apply_op("TensorListGather", filled, numbers, declared, element_dtype=op.attr("element_dtype"))
+    rest: Tensor = apply_op("TensorListFromTensor", rows, declared)
+    return rest
+
+
+def _nothing(op: Operation) -> Tensor:
+    """A list without elements of the type of the second list."""
+    nothing: Tensor = apply_op("TensorListReserve", _declared(op.inputs[1]), 0, element_dtype=op.attr("element_dtype"))
+    return nothing

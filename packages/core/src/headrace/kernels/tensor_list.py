@@ -71,15 +71,15 @@ def zeros_of(dtype: DType, sizes: Sequence[int]) -> Array:
     return np.full(tuple(sizes), b"" if dtype is string else 0, dtype.array_type)
 
 
-def _sizes_of_unset(shape: Shape, what: str) -> tuple[int, ...]:
-    """The sizes of an element that is not set.
+def _known_sizes(shape: Shape, why: str) -> tuple[int, ...]:
+    """The sizes of an element whose shape must be known, because it, or every element, is not set.
 
     Raises:
       ShapeError: they are not known.
     """
     if not shape.is_fully_defined:
         raise ShapeError(
-            f"{what} is not set, and its shape is not known",
+            f"{why}, and the shape is not known",
             expected="a fully defined element shape: it then reads as zeros",
             got=str(shape),
             hint="set it first, or give element_shape when the list is made or read",
@@ -112,7 +112,7 @@ def _common_shape(found: TensorList, named: Array, items: Sequence[Any]) -> Shap
 
 def _stacked(items: Sequence[Any], dtype: DType, shape: Shape, out: Array | None = None) -> Array:
     """The elements as rows of one array; those that are not set are zeros."""
-    sizes = _sizes_of_unset(shape, "no element of the list")
+    sizes = _known_sizes(shape, "no element of the list is set")
     if out is None:
         out = np.empty((len(items), *sizes), dtype.array_type)
     if dtype is variant:
@@ -207,7 +207,7 @@ def _read(found: TensorList, item: Any, named: Array) -> Any:
         shape = merged_element_shape(found.element_shape, shape_from_value(np.asarray(named)))
         if not shape.is_fully_defined:
             shape = _common_shape(found, named, found.items())
-        return zeros_of(found.element_dtype, _sizes_of_unset(shape, "the element"))
+        return zeros_of(found.element_dtype, _known_sizes(shape, "the element is not set"))
     return item
 
 
@@ -278,7 +278,7 @@ def _concat(op: OpContext, handle: Any, element_shape: Array, leading_dims: Arra
             sizes.add(own.dims[0])
     if first is None and len(sizes) == 1:
         (first,) = sizes
-    inner = _sizes_of_unset(rest, "no element of the list")
+    inner = _known_sizes(rest, "no element of the list is set")
     lengths = [
         _length_of_unset(index, leading_dims, first) if item is None else int(np.shape(item)[0])
         for index, item in enumerate(items)
