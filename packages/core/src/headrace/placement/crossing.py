@@ -46,13 +46,16 @@ class Crossings:
         """What goes from an operation to other devices: tensors, and word that it has run."""
         readers = self.readers.get(op, {})
         yield from ((device, output) for output in op.outputs for device in readers.get(output, ()))
-        told = {device for output in op.outputs for device in readers.get(output, ())}
-        yield from ((device, None) for device in readers.get(None, ()) if device not in told)
+        yield from ((device, None) for device in readers.get(None, ()) if self.arriving(op, device) is None)
 
     def arriving(self, source: Operation, device: Device) -> Tensor | None:
-        """An output of `source` that goes to a device, or None if only word that it has run does."""
+        """An output of `source` that goes to a device and tells that it has run; None if only word of that does.
+
+        An output of a Switch tells nothing: it may be dead though the operation has run.
+        """
         readers = self.readers[source]
-        return next((output for output in source.outputs if device in readers.get(output, ())), None)
+        outputs = () if source.type == "Switch" else source.outputs
+        return next((output for output in outputs if device in readers.get(output, ())), None)
 
 
 def find_crossings(graph: Graph, devices: Mapping[Operation, Device]) -> Crossings:

@@ -20,7 +20,7 @@ from headrace.placement.colocation import ColocationGroup, colocation_groups, ma
 from headrace.placement.cost import compute_seconds, is_copied, tensor_bytes, transfer_seconds
 from headrace.placement.device import Device
 
-__all__ = ["Placement", "place"]
+__all__ = ["Placement", "asked_inside", "place"]
 
 _log = logging.getLogger("headrace.placement")
 
@@ -113,7 +113,7 @@ class _Placer:
     def _note_bodies(self, op: Operation) -> None:
         """A call runs where it is, with all that its functions do; say so where these ask for something else."""
         device = self.chosen[op]
-        for asked in sorted(_asked_inside(op)):
+        for asked in sorted(asked_inside(op)):
             if not parse_device(asked).matches(device.name):
                 self.notes.append(f"{op.type} '{op.name}' runs whole on {device}, though '{asked}' is asked for in it")
 
@@ -244,13 +244,13 @@ class _Placer:
         return ", ".join([*steps, f"which {verb} '{wanted}'"]) if steps else f"'{other}' {verb} '{wanted}'"
 
 
-def _asked_inside(op: Operation) -> set[str]:
+def asked_inside(op: Operation) -> set[str]:
     """The devices that the functions which an operation calls ask for, at any depth."""
     asked: set[str] = set()
     for body in op.bodies:
         for inner in body.operations:
             asked |= {inner.device} if inner.device else set()
-            asked |= _asked_inside(inner)
+            asked |= asked_inside(inner)
     return asked
 
 

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from headrace.config import Config
 from headrace.graph.device_name import parse_device
 from headrace.graph.graph import Graph
+from headrace.graph.operation import Operation
 from headrace.interfaces import Backend, Resources
+from headrace.passes.lower import lower
 from headrace.placement.device import Device, local_devices
 from headrace.placement.partition import Partition, partition
-from headrace.placement.placer import place
+from headrace.placement.placer import asked_inside, place
 
 __all__ = ["DeviceTable", "asks_for_devices", "device_names", "device_table", "divide"]
 
@@ -64,13 +66,15 @@ def device_names(backend: Backend, config: Config) -> list[str]:
 
 def asks_for_devices(graph: Graph, config: Config) -> bool:
     """True if it matters where the operations of a step run; if not, nothing is placed."""
-    return bool(config.virtual_devices) or any(op.device for op in graph.operations)
+    return bool(config.virtual_devices) or any(op.device or asked_inside(op) for op in graph.operations)
 
 
 def divide(
     user_graph: Graph, graph: Graph, table: DeviceTable, resources: Resources, config: Config
-) -> list[Partition]:
-    """Place the graph of a step, which takes the names of its devices, and divide it.
+) -> tuple[Graph, list[Partition]]:
+    """Place the graph of a step and divide it.
+
+    Branches and loops whose operations ask for several devices become primitives first.
 
     Args:
       user_graph: the graph that it was pruned from; it says what is asked for operations that the step does not need.
@@ -78,9 +82,16 @@ def divide(
       table: the devices there are.
       resources: the container of the session, which remembers where state was placed.
       config: `soft_placement` and `log_placement`.
+    Returns:
+      The placed graph, and its parts.
     Raises:
       PlacementError: no device satisfies what is asked for.
     """
+    for op in graph.operations:
+        asked = asked_inside(op)
+        if len(asked) == 1 and not op.device:
+            (op.device,) = asked
+    graph = lower(graph, _spans_devices)
     placed: _PlacedState = resources.lookup_or_create(_PlacedState, _PlacedState)
     with placed.lock:
         placement = place(
@@ -93,7 +104,11 @@ def divide(
         )
     for op, device in placement.devices.items():
         op.device = str(device)
-    return partition(graph, placement.devices)
+    return graph, partition(graph, placement.devices)
+
+
+def _spans_devices(op: Operation) -> bool:
+    return len(asked_inside(op) | {op.device}) > 1
 
 
 @dataclass(slots=True)

@@ -100,7 +100,7 @@ def compile_plan(
     backend = find_backend(config.backend)
     if asks_for_devices(optimized, config):
         table = device_table(backend, _by_preference(), config)
-        divided = divide(graph, optimized, table, resources, config)
+        optimized, divided = divide(graph, optimized, table, resources, config)
         if len(divided) > 1:
             parts = tuple(_compiled_part(part, table, resources, config, execute) for part in divided)
             names = "+".join(dict.fromkeys(part.backend for part in parts))

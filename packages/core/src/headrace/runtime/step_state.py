@@ -144,7 +144,7 @@ class StepState:
             if consumers:
                 self._bring(consumers, iteration, value)
         if node.followers:
-            self._release(node, iteration, is_dead=False)
+            self._release(node, iteration, is_dead=any(value is DEAD for value in outputs))
         iteration.busy -= 1
         return self._move(iteration)
 

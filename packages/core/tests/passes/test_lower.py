@@ -1,0 +1,175 @@
+"""Lowering: structured branches and loops as primitives give the same values, and leave out what they must."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import headrace as hr
+from headrace.graph.verifier import verify_bounded
+from headrace.passes.lower import can_lower, lower
+from headrace.passes.prune import prune
+from headrace.plan.plan import find_backend
+from headrace.plan.step_plan import compile_step
+from headrace.runtime.executor import StepExecutor
+from headrace.runtime.resources import ResourceManager
+
+
+def run_both(graph: hr.Graph, fetches: list[hr.Tensor], feeds: dict[hr.Tensor, Any]) -> tuple[list[Any], list[Any]]:
+    """The values as a session computes them, and those of the graph with everything lowered."""
+    arrays = [np.asarray(value, key.dtype.array_type) for key, value in feeds.items()]
+    effects: list[hr.Operation] = []
+    bounded = prune(graph, fetches, effects, list(feeds), [hr.Shape(array.shape) for array in arrays])
+    lowered = lower(bounded, lambda op: True)
+    verify_bounded(lowered, stage="lower")
+    assert not any(can_lower(op) for op in lowered.operations)
+    assert any(op.type in ("Switch", "Enter") for op in lowered.operations)
+    compiled = compile_step(lowered, find_backend("numpy"), ResourceManager(), hr.config(), StepExecutor)
+    with hr.Session(graph) as session:
+        return session.run(fetches, feeds=feeds), list(compiled(arrays))
+
+
+def branches(n: hr.Tensor) -> list[hr.Tensor]:
+    x = hr.astype(n, hr.float32)
+    y = hr.cond(n > 2, lambda: x * 2.0, lambda: hr.constant(np.float32(7)))
+    z = hr.cond(n > 1, lambda: hr.cond(n > 3, lambda: y + x, lambda: y - x), lambda: x)
+    return [y, z, y + z]
+
+
+def loop(n: hr.Tensor) -> list[hr.Tensor]:
+    return list(hr.while_loop(lambda i, a: i < n, lambda i, a: (i + 1, a * 2.0 + hr.astype(i, hr.float32)), [0, 1.0]))
+
+
+def loop_in_loop(n: hr.Tensor) -> list[hr.Tensor]:
+    def outer(i: hr.Tensor, total: hr.Tensor) -> tuple[hr.Tensor, hr.Tensor]:
+        _, inner = hr.while_loop(lambda j, t: j < i, lambda j, t: (j + 1, t + i * j), [0, total])
+        return i + 1, inner
+
+    return list(hr.while_loop(lambda i, t: i < n, outer, [0, 5]))
+
+
+def branch_in_loop(n: hr.Tensor) -> list[hr.Tensor]:
+    def body(i: hr.Tensor, a: hr.Tensor) -> tuple[hr.Tensor, hr.Tensor]:
+        return i + 1, hr.cond(hr.equal(i % 2, 0), lambda: a * 3.0, lambda: a - 1.0)
+
+    return list(hr.while_loop(lambda i, a: i < n, body, [0, 1.0]))
+
+
+def loop_in_branch(n: hr.Tensor) -> list[hr.Tensor]:
+    def run() -> hr.Tensor:
+        _, result = hr.while_loop(lambda i, a: i < n, lambda i, a: (i + 1, a + 0.5), [0, 1.0])
+        return hr.identity(result)
+
+    return [hr.cond(n > 1, run, lambda: hr.constant(np.float32(-1)))]
+
+
+def constant_body(n: hr.Tensor) -> list[hr.Tensor]:
+    """The body gives what depends on nothing."""
+    return list(hr.while_loop(lambda i, a: i < n, lambda i, a: (i + 1, hr.constant(4.0)), [0, 1.0]))
+
+
+def random_walk(n: hr.Tensor) -> list[hr.Tensor]:
+    """Random numbers come from the same streams in the same order."""
+
+    def body(i: hr.Tensor, a: hr.Tensor) -> tuple[hr.Tensor, hr.Tensor]:
+        return i + 1, a + hr.cond(a > 0.0, lambda: hr.random.normal([]), lambda: hr.random.uniform([]))
+
+    return list(hr.while_loop(lambda i, a: i < n, body, [0, 0.5]))
+
+
+def gradient(n: hr.Tensor) -> list[hr.Tensor]:
+    x = hr.astype(n, hr.float32) + 1.0
+    y = hr.while_loop(lambda i, a: i < n, lambda i, a: (i + 1, hr.sin(a) * x), [0, x])[1]
+    z = hr.cond(n > 1, lambda: y * y, lambda: y + x)
+    found = hr.gradients(z, [x])
+    return [z, *(item for item in found if isinstance(item, hr.Tensor))]
+
+
+@pytest.mark.parametrize(
+    "build", [branches, loop, loop_in_loop, branch_in_loop, loop_in_branch, constant_body, random_walk, gradient],
+    ids=lambda build: build.__name__,
+)  # fmt: skip
+def test_A66_lowered_branches_and_loops_give_the_same(build: Callable[[hr.Tensor], list[hr.Tensor]]) -> None:
+    with hr.Graph(seed=1).as_default() as graph:
+        n = hr.placeholder(hr.int32, [])
+        fetches = build(n)
+    for number in (0, 1, 2, 3, 5):
+        expected, given = run_both(graph, fetches, {n: number})
+        for one, other in zip(given, expected, strict=True):
+            np.testing.assert_array_equal(one, other, err_msg=f"{build.__name__} {number}")
+
+
+def scattered(build: Callable[[hr.Tensor], list[hr.Tensor]]) -> tuple[hr.Graph, hr.Tensor, list[hr.Tensor]]:
+    """The graph with every operation, those of bodies too, on one of three devices in turn."""
+    turn = iter(range(10**6))
+    with hr.Graph(seed=1).as_default() as graph, hr.device(lambda op: f"CPU:{next(turn) % 3}"):
+        n = hr.placeholder(hr.int32, [])
+        return graph, n, build(n)
+
+
+@pytest.mark.parametrize(
+    "build", [branches, loop, loop_in_loop, branch_in_loop, loop_in_branch, constant_body, random_walk, gradient],
+    ids=lambda build: build.__name__,
+)  # fmt: skip
+def test_A62_A66_structured_branches_and_loops_over_devices_give_the_same(
+    build: Callable[[hr.Tensor], list[hr.Tensor]],
+) -> None:
+    graph, n, fetches = scattered(build)
+    spread = hr.config(virtual_devices={"CPU": 3}, verify=True)
+    with hr.Session(graph, config=spread) as session, hr.Session(graph, config=hr.config(soft_placement=True)) as alone:
+        for number in (0, 1, 2, 5):
+            expected = alone.run(fetches, feeds={n: number})
+            given = session.run(fetches, feeds={n: number}, timeout=30.0)
+            for one, other in zip(given, expected, strict=True):
+                np.testing.assert_array_equal(one, other, err_msg=f"{build.__name__} {number}")
+        assert len(session.partitions(fetches, {n: 1})) == 3
+
+
+def test_effects_happen_in_the_branch_that_is_taken_and_once_in_each_iteration() -> None:
+    with hr.Graph(seed=1).as_default() as graph:
+        n = hr.placeholder(hr.int32, [])
+        with hr.device("CPU:1"):
+            count = hr.Variable(np.int32(0), name="count")
+
+        def body(i: hr.Tensor) -> hr.Tensor:
+            with hr.device("CPU:2"):
+                step = i * 10
+            change = count.assign_add(step)
+            assert change is not None
+            with hr.control_dependencies([change]):
+                return i + 1
+
+        with hr.device("CPU:0"):
+            done = hr.while_loop(lambda i: i < n, body, [0])
+        with hr.control_dependencies([done[0] if isinstance(done, (list, tuple)) else done]):
+            after = count.read()
+    with hr.Session(graph, config=hr.config(virtual_devices={"CPU": 3})) as session:
+        total = 0
+        for number in (0, 3, 4):
+            total += sum(10 * i for i in range(number))
+            assert session.run(after, feeds={n: number}, timeout=30.0) == total
+
+
+def test_what_asks_for_one_device_only_stays_whole_and_goes_there() -> None:
+    def inside() -> hr.Tensor:
+        with hr.device("CPU:1"):
+            return x * 2.0
+
+    with hr.Graph().as_default() as graph:
+        x = hr.random.normal([])
+        y = hr.cond(x > 0.0, inside, inside)
+    with hr.Session(graph, config=hr.config(virtual_devices={"CPU": 2})) as session:
+        session.run(y)
+        types = {name[-5:]: {op.type for op in part.operations} for name, part in session.partitions(y).items()}
+    assert "Switch" not in set().union(*types.values())
+    assert types["CPU:1"] & {"If", "StatelessIf"}
+
+
+def test_a_decision_that_is_no_truth_value_is_not_lowered() -> None:
+    with hr.Graph().as_default():
+        x = hr.placeholder(hr.float32, [])
+        assert can_lower(hr.cond(x > 0.0, lambda: x, lambda: -x).op)
+        assert not can_lower(x.op)
