@@ -14,6 +14,7 @@ import numpy as np
 import orjson
 import pytest
 
+from headrace import errors
 from headrace.types import Array
 from headrace_serving.app import create_app
 from headrace_serving.batch_queue import BatchingOptions

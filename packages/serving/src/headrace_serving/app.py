@@ -65,6 +65,7 @@ def create_app(
     key = None if api_key is None else api_key.encode()
     endpoint = Endpoint(server, limits, threads, batching, gzip=gzip, api_key=key, access_log=access_log, cors=cors)
     app = _Application(endpoint)
+    app.state.endpoint = endpoint
     app.state.executor = endpoint.executor
     app.router.routes.append(Route("/{path:path}", endpoint))
     return app

@@ -26,7 +26,9 @@ from headrace_serving.body import accepted_encoding, decoded, encoded, read_body
 from headrace_serving.codes import INTERNAL, OK, Code, code_of
 from headrace_serving.errors import BadRequestError, EncodingError, QueueFullError, UnauthenticatedError
 from headrace_serving.execution import Executor, Outputs, ThreadExecutor, Work
+from headrace_serving.infer import InferAnswer
 from headrace_serving.json_tensor import dump_json
+from headrace_serving.model_statistics import parts
 from headrace_serving.observation import Exchange, Observer
 from headrace_serving.repository import ModelSpec
 from headrace_serving.server import ModelServer, Prepared
@@ -82,6 +84,10 @@ class Endpoint:
     """The ASGI callable for the routes of both protocols and for paths that nobody knows.
 
     Attributes:
+      server: what answers.
+      limits: what one request may take.
+      api_key: what clients must send; None for nothing.
+      batching: how requests share calls of a model.
       executor: computes the outputs.
       observer: counts what happens.
 
@@ -108,17 +114,17 @@ class Endpoint:
         access_log: bool,
         cors: bool,
     ) -> None:
-        self._server = server
-        self._limits = limits
+        self.server = server
+        self.limits = limits
         self._gzip = gzip
-        self._api_key = api_key
+        self.api_key = api_key
         self._cors = _CORS if cors else []
         self._access_log = access_log
         self._active = 0
         self._calls: dict[tuple[str, bytes], Call] = {}
         self._json = ThreadPoolExecutor(2, thread_name_prefix="headrace-serving-json")
         self._waiter = Waiter()
-        self._batching = batching
+        self.batching = batching
         self.executor: Executor = (
             ThreadExecutor(threads, self._called)
             if batching is None
@@ -126,15 +132,15 @@ class Endpoint:
         )
         self.executor.settled = self._waiter.wake
         self.observer = Observer(server.repository, active=lambda: self._active, waiting=self._waiting_rows)
-        self._prepare: dict[Method, Callable[[ModelSpec, bytes], Prepared]] = {
+        self._prepare: dict[Method, Callable[[ModelSpec, bytes], Prepared[InferAnswer]]] = {
             Method.PREDICT: server.prepare_predict,
             Method.CLASSIFY: server.prepare_classify,
             Method.REGRESS: server.prepare_regress,
         }
 
     def _called(self, work: Work, rows: int, padded: int, seconds: float) -> None:
-        self._server.statistics.called(*work.model, padded, seconds)
-        if self._batching is not None:
+        self.server.statistics.called(*work.model, padded, seconds)
+        if self.batching is not None:
             self.observer.batch(rows, padded)
 
     def _waiting_rows(self) -> int:
@@ -165,7 +171,7 @@ class Endpoint:
         await send({"type": "http.response.start", "status": code.http, "headers": [*own, length, *self._cors]})
         await send({"type": "http.response.body", "body": body})
         seconds = time.monotonic() - start
-        model = call.spec.name if call is not None and call.spec.name in self._server.repository else ""
+        model = call.spec.name if call is not None and call.spec.name in self.server.repository else ""
         self.observer.answered(code, seconds, "" if call is None else call.api, model, "REST")
         if self._access_log:
             client = (scope.get("client") or ("",))[0]
@@ -175,18 +181,18 @@ class Endpoint:
         if verb == "OPTIONS" and headers.get(b"origin", b"").lower().startswith((b"http://", b"https://")):
             raise _WebOriginAsked
         call = parse_url(verb, path.decode("latin-1"))
-        if call.spec.name in self._server.repository:  # names that clients make up are not worth remembering
+        if call.spec.name in self.server.repository:  # names that clients make up are not worth remembering
             if len(self._calls) >= _REMEMBERED_CALLS:
                 self._calls.clear()
             self._calls[verb, path] = call
         return call
 
     async def _answer(self, call: Call, headers: Headers, receive: Receive, arrival: float) -> _Answer:
-        if self._api_key is not None and call.method not in _OPEN_TO_ALL:
-            _check_key(headers, self._api_key)
+        if self.api_key is not None and call.method not in _OPEN_TO_ALL:
+            _check_key(headers, self.api_key)
         if call.method in _COMPUTED:
             return await self._limited(call, headers, receive, arrival)
-        server = self._server
+        server = self.server
         match call.method:
             case Method.METRICS:
                 return _Answer(OK, self.observer.text(), [_TEXT])
@@ -210,32 +216,32 @@ class Endpoint:
             case Method.STATISTICS:
                 body = server.model_statistics(call.spec)
             case Method.CONFIG:
-                body = server.model_config(call.spec, self._batching)
+                body = server.model_config(call.spec, self.batching)
             case _:
                 body = dump_json({"live": True, "ready": True})
         return _Answer(OK, body, [_JSON])
 
     async def _manage(self, call: Call, body: bytes) -> bytes:
         if call.method is Method.INDEX:
-            return await asyncio.to_thread(self._server.index, body)
-        change = self._server.load if call.method is Method.LOAD else self._server.unload
+            return await asyncio.to_thread(self.server.index, body)
+        change = self.server.load if call.method is Method.LOAD else self.server.unload
         return await asyncio.to_thread(change, call.spec.name, body)
 
     async def _body(self, headers: Headers, receive: Receive, lead: int | None = None) -> bytes | memoryview:
         try:
-            reading = Begun(read_body(receive, headers, self._limits.request_bytes, lead))
+            reading = Begun(read_body(receive, headers, self.limits.request_bytes, lead))
             if reading.done:  # as most are, and a timer costs more than to read them
                 return reading.result()
-            async with asyncio.timeout(self._limits.seconds):
+            async with asyncio.timeout(self.limits.seconds):
                 return await reading
         except TimeoutError as error:
-            raise too_slow("the whole request", self._limits.seconds) from error
+            raise too_slow("the whole request", self.limits.seconds) from error
 
     async def _limited(self, call: Call, headers: Headers, receive: Receive, arrival: float) -> _Answer:
-        if self._active >= self._limits.requests:
+        if self._active >= self.limits.requests:
             raise QueueFullError(
                 "the server has too much to do",
-                expected=f"at most {self._limits.requests} requests at once",
+                expected=f"at most {self.limits.requests} requests at once",
                 got="one more",
                 hint="send the request again later; or start more servers, or one with a higher --max-concurrency",
             )
@@ -258,7 +264,7 @@ class Endpoint:
         try:
             outputs = await self._outputs(prepared, receive, arrival)
         except BaseException:
-            self._server.statistics.answered(*work.model, {"fail": time.monotonic() - arrival})
+            self.server.statistics.answered(*work.model, {"fail": time.monotonic() - arrival})
             raise
         end = time.monotonic()
         self.observer.computed(call.spec.name, call.api, end - start)
@@ -268,29 +274,20 @@ class Endpoint:
             answer = self._finish(call, headers, prepared, outputs)
         else:
             answer = await loop.run_in_executor(self._json, self._finish, call, headers, prepared, outputs)
-        now, started = time.monotonic(), work.started or start
-        self._server.statistics.answered(
-            *work.model,
-            {
-                "success": now - arrival,
-                "queue": started - start,
-                "compute_input": start - arrival,
-                "compute_infer": end - started,
-                "compute_output": now - end,
-            },
-        )
+        times = parts(arrival, start, work.started, end, time.monotonic())
+        self.server.statistics.answered(*work.model, times)
         return answer
 
     def _checked(
         self, call: Call, body: bytes | memoryview, json_bytes: int | None, encoding: bytes | None
-    ) -> Prepared:
-        plain = body if encoding is None else decoded(body, encoding, self._limits.request_bytes)
+    ) -> Prepared[InferAnswer]:
+        plain = body if encoding is None else decoded(body, encoding, self.limits.request_bytes)
         if call.method is Method.INFER:
-            return self._server.prepare_infer(call.spec, plain, json_bytes)
+            return self.server.prepare_infer(call.spec, plain, json_bytes)
         return self._prepare[call.method](call.spec, bytes(plain))
 
-    async def _outputs(self, prepared: Prepared, receive: Receive, arrival: float) -> Outputs:
-        seconds = self._limits.seconds if prepared.timeout is None else min(prepared.timeout, self._limits.seconds)
+    async def _outputs(self, prepared: Prepared[InferAnswer], receive: Receive, arrival: float) -> Outputs:
+        seconds = self.limits.seconds if prepared.timeout is None else min(prepared.timeout, self.limits.seconds)
         prepared.work.deadline = arrival + seconds
         try:
             outputs = self.executor.compute_if_short(prepared.work)
@@ -304,7 +301,7 @@ class Endpoint:
         future.add_done_callback(prepared.give_back)
         return await self._waiter.outcome(future, receive, arrival + seconds, seconds)
 
-    def _finish(self, call: Call, headers: Headers, prepared: Prepared, outputs: Outputs) -> _Answer:
+    def _finish(self, call: Call, headers: Headers, prepared: Prepared[InferAnswer], outputs: Outputs) -> _Answer:
         answer = prepared.finish(outputs)
         body, json_bytes = answer.body, answer.json_bytes
         own = [_JSON] if json_bytes is None else [_BYTES, (_JSON_BYTES, b"%d" % json_bytes)]

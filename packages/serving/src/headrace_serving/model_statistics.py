@@ -102,5 +102,25 @@ class ModelStatistics:
             }
 
 
+def parts(arrival: float, submitted: float, started: float | None, computed: float, end: float) -> dict[str, float]:
+    """Return what a request has taken, by part, from when each of them was over.
+
+    Args:
+      arrival: when it came.
+      submitted: when it had been checked.
+      started: when its computation began; None if that is not known.
+      computed: when its outputs were there.
+      end: when its answer was there.
+    """
+    began = submitted if started is None else started
+    return {
+        "success": end - arrival,
+        "queue": began - submitted,
+        "compute_input": submitted - arrival,
+        "compute_infer": computed - began,
+        "compute_output": end - computed,
+    }
+
+
 def _duration(times: list[float]) -> dict[str, int]:
     return {"count": int(times[0]), "ns": int(times[1] * 1e9)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import metadata
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import headrace as hr
 from headrace.graph.proto.types_pb2 import DataType
@@ -15,14 +15,17 @@ from headrace_serving.errors import ServableNotFoundError, UnsupportedError
 from headrace_serving.examples import format_classify, format_regress, parse_examples
 from headrace_serving.execution import Outputs, Work, call_signature, shares_calls
 from headrace_serving.infer import InferAnswer, format_infer, parse_infer
+from headrace_serving.infer_message import format_infer_message, parse_infer_message
 from headrace_serving.json_tensor import dump_json
 from headrace_serving.json_value import show
 from headrace_serving.manager import ModelManager
 from headrace_serving.model import Model, Signature, TensorInfo, find_signature
 from headrace_serving.model_statistics import ModelStatistics
 from headrace_serving.predict import format_predict, parse_object, parse_predict
+from headrace_serving.proto.open_inference_pb2 import ModelInferRequest, ModelInferResponse
 from headrace_serving.repository import Lease, ModelRepository, ModelSpec, ModelVersion, State
 
+A = TypeVar("A")
 R = TypeVar("R")
 
 _PLATFORM = "headrace_savedmodel"
@@ -34,7 +37,7 @@ class _FormatExamples(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(Generic[A]):
     """A request that is right, ready to be computed.
 
     Attributes:
@@ -46,7 +49,7 @@ class Prepared:
     """
 
     work: Work
-    finish: Callable[[Outputs], InferAnswer]
+    finish: Callable[[Outputs], A]
     lease: Lease
     timeout: float | None = None
     raw_outputs: frozenset[str] = frozenset()
@@ -119,7 +122,7 @@ class ModelServer:
         """Answer a regress request of TensorFlow Serving; arguments and errors as `predict` has them."""
         return _compute(self.prepare_regress(spec, body)).body
 
-    def prepare_predict(self, spec: ModelSpec, body: bytes) -> Prepared:
+    def prepare_predict(self, spec: ModelSpec, body: bytes) -> Prepared[InferAnswer]:
         """Check a predict request; arguments and errors as `predict` has them."""
         lease, request = self._parsed(
             spec, lambda model: parse_predict(body, model.signatures, strict=self._strict), self.repository.lease
@@ -130,15 +133,15 @@ class ModelServer:
 
         return Prepared(Work(request.signature, request.inputs, model=_named(lease)), finish, lease)
 
-    def prepare_classify(self, spec: ModelSpec, body: bytes) -> Prepared:
+    def prepare_classify(self, spec: ModelSpec, body: bytes) -> Prepared[InferAnswer]:
         """Check a classify request; arguments and errors as `predict` has them."""
         return self._prepare_examples(spec, body, format_classify)
 
-    def prepare_regress(self, spec: ModelSpec, body: bytes) -> Prepared:
+    def prepare_regress(self, spec: ModelSpec, body: bytes) -> Prepared[InferAnswer]:
         """Check a regress request; arguments and errors as `predict` has them."""
         return self._prepare_examples(spec, body, format_regress)
 
-    def _prepare_examples(self, spec: ModelSpec, body: bytes, form: _FormatExamples) -> Prepared:
+    def _prepare_examples(self, spec: ModelSpec, body: bytes, form: _FormatExamples) -> Prepared[InferAnswer]:
         lease, request = self._parsed(
             spec, lambda model: parse_examples(body, model.signatures, strict=self._strict), self.repository.lease
         )
@@ -148,7 +151,9 @@ class ModelServer:
 
         return Prepared(Work(request.signature, request.inputs, model=_named(lease)), finish, lease)
 
-    def prepare_infer(self, spec: ModelSpec, body: bytes | memoryview, json_bytes: int | None = None) -> Prepared:
+    def prepare_infer(
+        self, spec: ModelSpec, body: bytes | memoryview, json_bytes: int | None = None
+    ) -> Prepared[InferAnswer]:
         """Check an infer request; arguments and errors as `infer` has them."""
         lease, request = self._parsed(
             spec, lambda model: parse_infer(body, json_bytes, model.signatures, strict=self._strict), self._lease
@@ -160,6 +165,16 @@ class ModelServer:
         work = Work(request.signature, request.inputs, request.priority, model=_named(lease))
         raw = frozenset(output.name for output in request.outputs if output.binary)
         return Prepared(work, finish, lease, request.timeout, raw)
+
+    def prepare_message(self, spec: ModelSpec, request: ModelInferRequest) -> Prepared[ModelInferResponse]:
+        """Check an infer request that is a message of the protocol's gRPC form; errors as `infer` has them."""
+        lease, parsed = self._parsed(spec, lambda model: parse_infer_message(request, model.signatures), self._lease)
+
+        def finish(outputs: Outputs) -> ModelInferResponse:
+            return format_infer_message(spec.name, lease.version.number, parsed, outputs)
+
+        work = Work(parsed.signature, parsed.inputs, parsed.priority, model=_named(lease))
+        return Prepared(work, finish, lease, parsed.timeout)
 
     def _parsed(
         self, spec: ModelSpec, parse: Callable[[Model], R], lease: Callable[[ModelSpec], Lease]
@@ -379,7 +394,7 @@ def _named(lease: Lease) -> tuple[str, int]:
     return lease.version.name, lease.version.number
 
 
-def _compute(prepared: Prepared) -> InferAnswer:
+def _compute(prepared: Prepared[InferAnswer]) -> InferAnswer:
     try:
         return prepared.finish(call_signature(prepared.work.signature, prepared.work.inputs))
     finally:

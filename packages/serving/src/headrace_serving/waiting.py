@@ -138,18 +138,27 @@ async def _watched(future: Future[Outputs], receive: Receive, deadline: float, s
         )
     gone.cancel()
     if queued:
-        raise QueueTimeoutError(
-            "Run() timeout exceeded while waiting in batching queue",
-            expected=f"a free thread within {seconds:g} seconds",
-            got="none",
-            hint="grant the request more time, or start more servers",
-        )
+        raise waited_too_long(seconds)
     raise too_slow("an answer of the model", seconds)
 
 
 async def _disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+def waited_too_long(seconds: float) -> QueueTimeoutError:
+    """Return the error of a request whose computation has not begun in time.
+
+    Args:
+      seconds: how long it waited.
+    """
+    return QueueTimeoutError(
+        "Run() timeout exceeded while waiting in batching queue",
+        expected=f"a free thread within {seconds:g} seconds",
+        got="none",
+        hint="grant the request more time, or start more servers",
+    )
 
 
 def too_slow(what: str, seconds: float) -> DeadlineExceededError:
