@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from headrace.loops.ir import Region
 from headrace.types import DType
+from headrace_cpu.gathering import Gather
 from headrace_cpu.layout import Unit
 from headrace_cpu.printer import print_region
 from headrace_cpu.scheduling import Key
@@ -95,6 +96,8 @@ def write_driver(
         pointers = [_pointer(w, places[key], data) for key in unit.keys]
         if unit.region is not None:
             _region(w, unit.region, pointers)
+        elif isinstance(unit.call, Gather):
+            _gather(w, position, unit.call, pointers)
         elif unit.bound:
             _check(w, position, pointers[0], *integers[unit.keys[0]], unit.bound)
         else:
@@ -240,6 +243,20 @@ def _library(
     return handle + used
 
 
+def _gather(w: _Writer, position: int, call: Gather, pointers: Sequence[str]) -> None:
+    w.functions[call.symbol] = call.text()
+    w.functions["llvm.memcpy.p0.p0.i64"] = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
+    sizes = f"i64 {call.count}, i64 {call.rows}, i64 {call.row_bytes}"
+    given = f"ptr {pointers[0]}, ptr {pointers[1]}, ptr {pointers[-1]}"
+    wrong = w.put(f"call i1 @{call.symbol}({given}, {sizes})")
+    _fail_if(w, position, wrong)
+
+
+def _fail_if(w: _Writer, position: int, wrong: str) -> None:
+    w.lines += [f"  br i1 {wrong}, label %wrong{position}, label %right{position}", f"wrong{position}:"]
+    w.lines += [f"  ret i32 {position + 1}", f"right{position}:"]
+
+
 def _check(w: _Writer, position: int, pointer: str, dtype: DType, count: int, bound: int) -> None:
     """Fail if an integer is outside `[0, bound)`: as an unsigned number, a negative one is larger than any bound."""
     element = f"i{8 * dtype.size}"
@@ -263,8 +280,7 @@ end:
   ret i1 %seen
 }}"""
     wrong = w.put(f"call i1 @{symbol}(ptr {pointer}, i64 {count}, i64 {bound})")
-    w.lines += [f"  br i1 {wrong}, label %wrong{position}, label %right{position}", f"wrong{position}:"]
-    w.lines += [f"  ret i32 {position + 1}", f"right{position}:"]
+    _fail_if(w, position, wrong)
 
 
 DECLARATIONS = {

@@ -110,7 +110,7 @@ def _units(schedule: Schedule, number: int, readers: dict[Key, set[int]], wanted
     if first in schedule.library:
         line = schedule.program.lines[schedule.lines[first]]
         call = schedule.library[first]
-        keys = tuple(schedule.roots.get(item, item) for item in line.inputs) + line.outputs
+        keys = schedule.memory[line.op] + line.outputs
         inputs = keys[: len(line.inputs)]
         return [Unit(None, call, keys, inputs, line.outputs, line=schedule.lines[first])]
     items = [schedule.items[position] for position in group.items]
@@ -126,7 +126,7 @@ def _units(schedule: Schedule, number: int, readers: dict[Key, set[int]], wanted
         if position in schedule.checks:
             key, bound = schedule.checks[position]
             units.append(Unit(None, None, (key,), (key,), (), line=schedule.lines[position], bound=bound))
-    for lowered in lower("loops", group.space, group.axes, produced_by(items), outputs):
+    for lowered in lower(f"loops{number}", group.space, group.axes, produced_by(items), outputs):
         verify_region(lowered.region)
         written = {store.buffer for loop in lowered.region.loops for store in (*loop.stores, *loop.after)}
         units.append(
@@ -148,6 +148,7 @@ def _planned(schedule: Schedule, runs: list[Run], fresh: dict[Key, int], result_
     sizes: dict[int, int] = {}
     steps: list[Step] = []
     host_outputs: set[int] = set()
+    begun: set[Key] = set()
 
     def number_of(key: Key) -> int:
         return numbers.setdefault(key, len(numbers))
@@ -173,12 +174,13 @@ def _planned(schedule: Schedule, runs: list[Run], fresh: dict[Key, int], result_
             )
             continue
         for unit in run.units:
-            outputs = [key for key in unit.outputs if not (isinstance(key, tuple) and key[0] == "variable")]
+            outputs = [key for key in unit.outputs if not _is_variable(key) and key not in begun]
+            begun |= set(unit.outputs)
             for place, key in enumerate(unit.keys):
                 if unit.region is not None and isinstance(key, tuple) and key[0] != "variable":
                     buffer = unit.region.buffers[place]
                     sizes[number_of(key)] = buffer.size * buffer.dtype.size
-            inputs = [key for key in unit.inputs if not (isinstance(key, tuple) and key[0] == "variable")]
+            inputs = [key for key in (*unit.inputs, *unit.outputs) if not _is_variable(key) and key not in outputs]
             scratch = list(unit.call.scratch) if unit.call is not None else []
             unit.scratch = tuple(number_of(("scratch", len(steps), place)) for place in range(len(scratch)))
             byte_counts: list[int | None] = [
@@ -196,6 +198,10 @@ def _planned(schedule: Schedule, runs: list[Run], fresh: dict[Key, int], result_
             )
     results = tuple(number_of(key) for key in result_keys)
     return Layout(schedule, runs, plan_memory(steps, results), numbers, fresh, frozenset(host_outputs))
+
+
+def _is_variable(key: Key) -> bool:
+    return isinstance(key, tuple) and key[0] == "variable"
 
 
 def _may_share(schedule: Schedule, unit: Unit, key: Key, outputs: Sequence[Key]) -> bool:

@@ -19,8 +19,9 @@ from headrace.interfaces import OpHook, VariableStorage
 from headrace.plan import ALIGNMENT, Line, group_inputs
 from headrace.types import Array
 from headrace_cpu.driver import ARRAY_TYPE, FIRST_HANDLE, THREADS, DriverText, Place, write_driver
+from headrace_cpu.gathering import Gather
 from headrace_cpu.host import host
-from headrace_cpu.layout import Layout, Run
+from headrace_cpu.layout import Layout, Run, Unit
 from headrace_cpu.onednn import onednn
 from headrace_cpu.scheduling import Key
 
@@ -38,13 +39,7 @@ class _Context:
         try:
             self.memory = np.empty(layout.allocation.size + ALIGNMENT, np.uint8)
         except MemoryError as error:
-            raise ResourceExhaustedError(
-                "there is not enough memory",
-                where="the values of one step",
-                expected="shapes that fit into memory",
-                got=str(error),
-                hint="use smaller batches or shapes",
-            ) from error
+            raise _exhausted(error) from error
         start = -self.memory.ctypes.data % ALIGNMENT
         self.arena = self.memory.ctypes.data + start
         self.views = tuple(
@@ -148,22 +143,28 @@ class CpuPlan:
         line = _failing_line(error.__traceback__, self._filename)
         run = self._first_lines.get(line)
         if run is None or run.kind != "host":
-            return error
+            return (
+                error if not isinstance(error, MemoryError) or isinstance(error, HeadraceError) else _exhausted(error)
+            )
         op = self._program.lines[run.lines[0]].op
         if isinstance(error, MemoryError) and not isinstance(error, HeadraceError):
-            exhausted = ResourceExhaustedError(
-                "there is not enough memory",
-                where=op.location,
-                expected="shapes that fit into memory",
-                got=str(error),
-                hint="use smaller batches or shapes",
-            )
-            exhausted.__cause__ = error
-            return exhausted
+            return _exhausted(error, op.location)
         if isinstance(error, HeadraceError):
             return error.at(op.location)
         error.add_note(f"while computing {op.location}")
         return error
+
+
+def _exhausted(error: MemoryError, where: str = "the values of one step") -> ResourceExhaustedError:
+    exhausted = ResourceExhaustedError(
+        "there is not enough memory",
+        where=where,
+        expected="shapes that fit into memory",
+        got=str(error),
+        hint="use smaller batches or shapes",
+    )
+    exhausted.__cause__ = error
+    return exhausted
 
 
 def _failing_line(traceback: TracebackType | None, filename: str) -> int:
@@ -307,14 +308,15 @@ class _Source:
         return f"update(run{number}, [{items}], slots{number}, held{number}, blank{number}, {tail}, where{number})"
 
     def _failures(self, run: Run, places: dict[Key, Place]) -> tuple[_Failure, ...]:
-        return tuple(
-            _Failure(
-                self.program.lines[unit.line] if unit.line is not None else None,
-                places[unit.keys[0]] if unit.bound else None,
-                *(self._integers(unit.keys[0]) if unit.bound else (None, 0)),
-            )
-            for unit in run.units
-        )
+        return tuple(self._failure(unit, places) for unit in run.units)
+
+    def _failure(self, unit: Unit, places: dict[Key, Place]) -> _Failure:
+        line = self.program.lines[unit.line] if unit.line is not None else None
+        checked = unit.keys[0] if unit.bound else unit.keys[1] if isinstance(unit.call, Gather) else None
+        if line is None or checked is None:
+            return _Failure(line, (), None, None, 0)
+        constants = self.program.constants
+        return _Failure(line, tuple(map(constants.get, line.inputs)), places[checked], *self._integers(checked))
 
     def _integers(self, key: Key) -> tuple[Any, int]:
         schedule = self.layout.schedule
@@ -447,9 +449,10 @@ def _checked(value: Any, spec: tuple[Any, tuple[int, ...]]) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """What to say if a unit fails: its line and, for a check, the integers that it looks at."""
+    """What to say if a unit fails: its line and its constant inputs, and the integers that it looks at: input 1."""
 
     line: Line | None
+    constants: tuple[Any, ...]
     place: Place | None
     dtype: Any
     count: int
@@ -457,10 +460,14 @@ class _Failure:
     def error(self, status: int, items: Sequence[Any], arena: int, constants: int) -> HeadraceError:
         """The error of the NumPy kernel, which refuses the same values, or that of a fault of ours."""
         if self.line is not None and self.place is not None:
-            labels = self._integers(items, arena, constants).reshape(self.line.op.inputs[1].shape.as_tuple())
-            logits = self.line.op.inputs[0]
+            tensors = self.line.op.inputs
+            integers = self._integers(items, arena, constants).reshape(tensors[1].shape.as_tuple())
+            others = [
+                np.zeros(tensor.shape.as_tuple(), tensor.dtype.array_type) if known is None else known
+                for tensor, known in zip(tensors, self.constants, strict=True)
+            ]
             try:
-                self.line.function(np.zeros(logits.shape.as_tuple(), logits.dtype.array_type), labels)
+                self.line.function(others[0], integers, *others[2:])
             except HeadraceError as error:
                 return error.at(self.line.op.location)
         return InternalError(
@@ -498,7 +505,7 @@ def _native(
 def _failed(
     status: int, failures: Sequence[_Failure], items: Sequence[Any], arena: int, constants: int
 ) -> HeadraceError:
-    known = failures[status - 1] if 0 < status <= len(failures) else _Failure(None, None, None, 0)
+    known = failures[status - 1] if 0 < status <= len(failures) else _Failure(None, (), None, None, 0)
     return known.error(status, items, arena, constants)
 
 

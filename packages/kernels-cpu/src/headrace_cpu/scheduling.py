@@ -20,6 +20,7 @@ from headrace.loops.registry import LoopContext, find_loops
 from headrace.loops.value import Value, constant
 from headrace.plan import Line, Program
 from headrace.types import Array
+from headrace_cpu.gathering import Gather, gather_call
 from headrace_cpu.printer import prints
 
 __all__ = ["Key", "Schedule", "schedule"]
@@ -28,6 +29,10 @@ VIEWS = frozenset(
     {"EnsureShape", "ExpandDims", "Identity", "PreventGradient", "Reshape", "Snapshot", "Squeeze", "StopGradient"}
 )
 """Operations whose output has the elements of input 0 in the same order."""
+READING = frozenset({"ReadVariableOp", "ResourceGather", "VariableShape", "VarIsInitializedOp"})
+"""Operations that take a handle and do not change what it stands for."""
+LARGEST = 1 << 46
+"""Bytes beyond which no value is planned: the kernel says that there is not enough memory."""
 UNIFORM = 1 << 16
 """Elements up to which a constant is looked at for being one number everywhere."""
 
@@ -50,6 +55,7 @@ class Schedule:
       sizes: bytes of each memory; `specs`: elements and dtype of each that is an array.
       library: for items that a library computes, what it does.
       checks: for items whose integers must be in `[0, bound)` the key of these and the bound.
+      memory: for operations that a library computes the keys of the inputs.
     """
 
     program: Program
@@ -63,6 +69,7 @@ class Schedule:
     specs: dict[Key, Tensor] = field(default_factory=dict)
     library: dict[int, Any] = field(default_factory=dict)
     checks: dict[int, tuple[Key, int]] = field(default_factory=dict)
+    memory: dict[Operation, tuple[Key, ...]] = field(default_factory=dict)
 
     def storage_key(self, storage: VariableStorage) -> Variable:
         """The key of a variable's memory."""
@@ -75,7 +82,9 @@ class Schedule:
 
 def is_native(tensor: Tensor) -> bool:
     """True for arrays of numbers whose shape is known."""
-    return tensor.dtype.kind in ("float", "int", "uint", "bool") and tensor.shape.is_fully_defined
+    if tensor.dtype.kind not in ("float", "int", "uint", "bool") or not tensor.shape.is_fully_defined:
+        return False
+    return math.prod(tensor.shape.as_tuple()) * tensor.dtype.size < LARGEST
 
 
 def schedule(program: Program, library: Any) -> Schedule:
@@ -109,7 +118,7 @@ class _Maker:
                 self.uses[number] = position
             if line.op.type in VIEWS and line.inputs:
                 self.uses[line.outputs[0]] = position
-            if line.op.type != "ReadVariableOp":
+            if line.op.type not in READING:
                 for number in line.inputs:
                     storage = self.storage(number)
                     if storage is not None:
@@ -145,21 +154,20 @@ class _Maker:
         if native and (self._view(line) or self._read(position, line)):
             self.finished[line.op] = self._waits(line)
             return
-        item = self._loops(line) if native else None
-        if item is None:
-            step = self.library(line.op) if native and self.library else None
+        items = self._loops(line) if native else None
+        if items is None:
+            step = (self._gather(line) or self.library(line.op)) if native else None
             if step is not None:
                 self.schedule.library[len(self.schedule.items)] = step
-            item = self._opaque(line)
-        self._append(position, line, item)
-
-    def _append(self, position: int, line: Line, item: Item) -> None:
-        number = len(self.schedule.items)
-        self.schedule.items.append(item)
-        self.schedule.lines.append(position)
-        self.finished[line.op] = frozenset({number})
-        for key in (*item.reads, *item.writes):
-            self._note_size(key)
+                self.schedule.memory[line.op] = tuple(map(self.memory, line.inputs))
+            items = [self._opaque(line)]
+        first = len(self.schedule.items)
+        self.schedule.items += items
+        self.schedule.lines += [position] * len(items)
+        self.finished[line.op] = frozenset(range(first, first + len(items)))
+        for item in items:
+            for key in (*item.reads, *item.writes):
+                self._note_size(key)
 
     def _note_size(self, key: Key) -> None:
         if isinstance(key, int):
@@ -239,7 +247,7 @@ class _Maker:
             return Value("view", tensor.dtype, shape, (scalar,), ()) if shape else scalar
         return Value("input", tensor.dtype, shape, (), self.root(number))
 
-    def _loops(self, line: Line) -> Item | None:
+    def _loops(self, line: Line) -> list[Item] | None:
         program = self.schedule.program
         context = LoopContext(line.op, [_known(program.constants.get(number)) for number in line.inputs])
         values = [self._value(number) for number in line.inputs]
@@ -255,8 +263,9 @@ class _Maker:
             wanted = self.schedule.storages[key[1]] if isinstance(key, tuple) else program.tensors[key]
             if value.shape != wanted.shape.as_tuple() or value.dtype is not wanted.dtype:
                 return None
+        outputs = [made for key, value in zip(keys, results, strict=True) for made in _outputs(key, value)]
         found: dict[int, Value] = {}
-        stack = list(results)
+        stack = [output.value for output in outputs]
         while stack:
             value = stack.pop()
             if id(value) not in found:
@@ -272,14 +281,33 @@ class _Maker:
                 return None
             self.schedule.checks[len(self.schedule.items)] = self.root(labels), values[0].shape[-1]
             strict.add(self.root(labels))  # they lie in memory before, not only in the registers of the region
-        return Item(
-            name=line.op.name,
-            outputs=tuple(Output(key, value) for key, value in zip(keys, results, strict=True)),
-            reads=tuple(reads),
-            writes=tuple(keys),
-            mutable=frozenset(strict),
-            after=self._controls(line),
-        )
+        whole = all(output.piece is None for output in outputs)
+        groups = [outputs] if whole else _by_shape(outputs)
+        return [
+            Item(
+                name=line.op.name,
+                outputs=tuple(group),
+                reads=tuple(reads if whole else _read_by(group)),
+                writes=tuple(dict.fromkeys(output.key for output in group)),
+                mutable=frozenset(strict),
+                after=self._controls(line),
+                partial=group[0].piece is not None,
+            )
+            for group in groups
+        ]
+
+    def _gather(self, line: Line) -> Gather | None:
+        if line.op.type not in ("GatherV2", "ResourceGather"):
+            return None
+        constants = self.schedule.program.constants
+        storage = self.storage(line.inputs[0])
+        shape = (storage if storage is not None else self.schedule.program.tensors[line.inputs[0]]).shape.as_tuple()
+        return gather_call(line.op, _known(constants.get(line.inputs[2])) if len(line.inputs) > 2 else None, shape)
+
+    def memory(self, number: int) -> Key:
+        """The key of a value, or of the variable behind a handle."""
+        storage = self.storage(number)
+        return self.root(number) if storage is None else self.schedule.storage_key(storage)
 
     def _opaque(self, line: Line) -> Item:
         reads: list[Key] = []
@@ -295,10 +323,44 @@ class _Maker:
             name=line.op.name,
             outputs=(),
             reads=tuple(dict.fromkeys(touched)),
-            writes=(*line.outputs, *([] if line.op.type == "ReadVariableOp" else dict.fromkeys(handles))),
+            writes=(*line.outputs, *([] if line.op.type in READING else dict.fromkeys(handles))),
             mutable=frozenset(key for key in touched if isinstance(key, tuple)),
             after=self._waits(line),
         )
+
+
+def _outputs(key: Key, value: Value) -> list[Output]:
+    """What to write for one output of a rule: itself, or its pieces after what stands between them."""
+    if value.op != "assemble":
+        return [Output(key, value)]
+    places, filling = value.payload
+    pieces = [Output(key, part, place) for part, place in zip(value.args, places, strict=True)]
+    if filling is None:
+        return pieces
+    blank = Value("view", value.dtype, value.shape, (constant(filling, value.dtype),), ())
+    return [Output(key, blank), *pieces]
+
+
+def _by_shape(outputs: list[Output]) -> list[list[Output]]:
+    """Pieces of one shape together, so that they may share a region; what is not a piece alone and first."""
+    groups: dict[tuple[Any, ...], list[Output]] = {}
+    for output in outputs:
+        groups.setdefault((output.piece is None, output.value.shape), []).append(output)
+    return list(groups.values())
+
+
+def _read_by(outputs: list[Output]) -> list[Key]:
+    found: dict[Key, None] = {}
+    seen: set[int] = set()
+    stack = [output.value for output in outputs]
+    while stack:
+        value = stack.pop()
+        if id(value) not in seen:
+            seen.add(id(value))
+            stack.extend(value.args)
+            if value.op == "input":
+                found[value.payload] = None
+    return list(found)
 
 
 def _known(value: Any) -> Array | None:
@@ -329,18 +391,24 @@ def _dependencies(schedule: Schedule) -> list[set[int]]:
     """For each group the groups that must run before it."""
     home = {position: number for number, group in enumerate(schedule.groups) for position in group.items}
     before: list[set[int]] = [set() for _ in schedule.groups]
-    writer: dict[Key, int] = {}
+    writers: dict[Key, list[int]] = {}
     readers: dict[Key, list[int]] = {}
     for position, item in enumerate(schedule.items):
         needed = {home[other] for other in item.after}
-        needed |= {home[writer[key]] for key in (*item.reads, *item.writes) if key in writer}
+        needed |= {home[writer] for key in item.reads for writer in writers.get(key, ())}
+        needed |= {
+            home[writer]
+            for key in item.writes
+            for writer in writers.get(key, ())
+            if not (item.partial and schedule.items[writer].partial)
+        }
         for key in item.writes:
             needed |= {home[reader] for reader in readers.get(key, ())}
         before[home[position]] |= needed - {home[position]}
         for key in item.reads:
             readers.setdefault(key, []).append(position)
         for key in item.writes:
-            writer[key] = position
+            writers[key] = [*(writers.get(key, ()) if item.partial else ()), position]
             readers[key] = []
     return before
 

@@ -8,6 +8,7 @@ from headrace.loops.functions import (
     abs,
     all,
     any,
+    assemble,
     broadcast_to,
     cast,
     ceil,
@@ -38,6 +39,7 @@ from headrace.loops.functions import (
     sqrt,
     square,
     squeeze,
+    strided,
     sum,
     tanh,
     transpose,
@@ -45,8 +47,10 @@ from headrace.loops.functions import (
 )
 from headrace.loops.registry import LoopContext, register_loops
 from headrace.loops.rules import elementwise as _elementwise  # noqa: F401  # registers the rules
+from headrace.loops.rules import pieces as _pieces  # noqa: F401
 from headrace.loops.rules import rows as _rows  # noqa: F401
 from headrace.loops.rules import updates as _updates  # noqa: F401
+from headrace.loops.rules import windows as _windows  # noqa: F401
 from headrace.loops.value import Value
 
 __all__ = [
@@ -55,6 +59,7 @@ __all__ = [
     "abs",
     "all",
     "any",
+    "assemble",
     "broadcast_to",
     "cast",
     "ceil",
@@ -86,6 +91,7 @@ __all__ = [
     "sqrt",
     "square",
     "squeeze",
+    "strided",
     "sum",
     "tanh",
     "transpose",

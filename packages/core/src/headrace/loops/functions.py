@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.loops.value import Scalar, Value, broadcast, map_values
+from headrace.loops.value import Piece, Scalar, Value, broadcast, map_values
 from headrace.types import DType, int64
 from headrace.types import bool as boolean
 
@@ -12,6 +12,7 @@ __all__ = [
     "abs",
     "all",
     "any",
+    "assemble",
     "broadcast_to",
     "cast",
     "ceil",
@@ -42,6 +43,7 @@ __all__ = [
     "sqrt",
     "square",
     "squeeze",
+    "strided",
     "sum",
     "tanh",
     "transpose",
@@ -276,3 +278,18 @@ def broadcast_to(x: Value, shape: Sequence[int]) -> Value:
 def strided(x: Value, starts: Sequence[int], sizes: Sequence[int], steps: Sequence[int]) -> Value:
     """A regular part of x; steps may be negative."""
     return _view(x, sizes, [(axis, steps[axis], starts[axis]) for axis in range(x.rank)])
+
+
+def assemble(
+    shape: Sequence[int], pieces: Sequence[tuple[Value, Sequence[int], Sequence[int]]], fill: Scalar | None
+) -> Value:
+    """A value made of pieces, each written to its place; only as a whole output of a rule.
+
+    Args:
+      shape: of the whole.
+      pieces: value, first position along each axis, step along each axis; they do not overlap.
+      fill: what stands where no piece is; None where they cover everything.
+    """
+    places = tuple(Piece(tuple(shape), tuple(starts), tuple(steps)) for _, starts, steps in pieces)
+    values = tuple(value for value, _, _ in pieces)
+    return Value("assemble", values[0].dtype, tuple(shape), values, (places, fill))

@@ -35,6 +35,7 @@ class Item:
       writes: the memory it writes, also without loops.
       mutable: those of `reads` and `writes` whose content changes during the step (variables).
       after: positions of items that must have run before, beside those that follow from memory.
+      partial: it writes only a part of its memory; the other parts are other items.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Item:
     writes: tuple[Hashable, ...]
     mutable: frozenset[Hashable] = frozenset()
     after: frozenset[int] = frozenset()
+    partial: bool = False
 
     @property
     def has_loops(self) -> bool:
@@ -90,7 +92,7 @@ class _Fusion:
     sizes: Mapping[Hashable, int]
     groups: list[Group] = field(default_factory=list)
     home: list[int] = field(default_factory=list)  # item -> its group
-    writer: dict[Hashable, int] = field(default_factory=dict)  # memory -> the item that wrote it last
+    writers: dict[Hashable, list[int]] = field(default_factory=dict)  # memory -> the items that wrote its content
     readers: dict[Hashable, list[int]] = field(default_factory=dict)
     touching: dict[Hashable, list[int]] = field(default_factory=dict)  # memory -> groups
 
@@ -116,18 +118,20 @@ class _Fusion:
         for key in item.reads:
             self.readers.setdefault(key, []).append(position)
         for key in item.writes:
-            self.writer[key] = position
+            self.writers[key] = [*(self.writers.get(key, ()) if item.partial else ()), position]
             self.readers[key] = []
 
     def _earliest(self, item: Item) -> int:
         """The first group in which the item may run."""
         earliest = 0
         for key in item.reads:
-            if key in self.writer:
-                earliest = max(earliest, self._home(self.writer[key], strict=key in item.mutable))
+            for writer in self.writers.get(key, ()):
+                strict = key in item.mutable or self.items[writer].partial
+                earliest = max(earliest, self._home(writer, strict=strict))
         for key in item.writes:
-            if key in self.writer:
-                earliest = max(earliest, self._home(self.writer[key], strict=True))
+            for writer in self.writers.get(key, ()):
+                if not (item.partial and self.items[writer].partial):
+                    earliest = max(earliest, self._home(writer, strict=True))
             for reader in self.readers.get(key, ()):
                 together = item.has_loops and self._in_place(reader, item, key)
                 earliest = max(earliest, self._home(reader, strict=not together))
@@ -174,7 +178,7 @@ class _Fusion:
             return "the group is large enough"
         space, axes = joined
         members = [self.items[position] for position in group.items] + [item]
-        if not axes and all(map(_is_map, members)):
+        if not axes and all(map(_is_map, members)) and _in_one_shape(group, item):
             return None
         try:
             lower("", space, axes, produced_by(members), [output for member in members for output in member.outputs])
@@ -185,7 +189,12 @@ class _Fusion:
 
 def produced_by(items: Sequence[Item]) -> dict[Hashable, Value]:
     """What items compute, by the memory that holds it; what changes variables is never read back in its own group."""
-    return {output.key: output.value for item in items for output in item.outputs if output.key not in item.mutable}
+    return {
+        output.key: output.value
+        for item in items
+        for output in item.outputs
+        if output.key not in item.mutable and output.piece is None
+    }
 
 
 def _joined_space(group: Group, item: Item) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
@@ -223,7 +232,25 @@ def _is_map(item: Item) -> bool:
     """Element by element, without views, so that inputs of the space's own shape are read where outputs are written."""
     shapes = {output.value.shape for output in item.outputs}
     return len(shapes) == 1 and all(
-        value.op not in ("reduce", "view") for output in item.outputs for value in _values(output.value)
+        value.op not in ("reduce", "view") or not _varies(value)
+        for output in item.outputs
+        for value in _values(output.value)
+    )
+
+
+def _varies(value: Value) -> bool:
+    """False for a number that is repeated: it is no view of memory."""
+    return any(part.op != "const" for part in value.args)
+
+
+def _in_one_shape(group: Group, item: Item) -> bool:
+    """True if what the item reads of the group has the shape in which the group makes it."""
+    made = group.writes
+    return all(
+        value.shape == group.space
+        for output in item.outputs
+        for value in _values(output.value)
+        if value.op == "input" and value.payload in made
     )
 
 

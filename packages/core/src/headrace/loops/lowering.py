@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from headrace.loops.ir import Access, Accumulate, Axis, Buffer, Builder, Expr, Loop, Region, Store
-from headrace.loops.value import Value
+from headrace.loops.value import Piece, Value
 from headrace.types import DType, int64
 
 __all__ = ["LoweredRegion", "NotLowered", "Output", "lower"]
@@ -46,10 +46,17 @@ class NotLowered(Exception):  # no error: a candidate group turned out not to be
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a group has to write: the memory's key and the value."""
+    """What a group has to write.
+
+    Attributes:
+      key: of the memory.
+      value: what to write.
+      piece: where in the memory, if the value is only a part of it.
+    """
 
     key: Hashable
     value: Value
+    piece: Piece | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +65,7 @@ class LoweredRegion:
 
     Attributes:
       region: the loops.
-      keys: for each buffer that is no row buffer the key of its memory; (key, "partial", n) names memory that a first
+      keys: for each buffer that is no row buffer the key of its memory; (name, "partial", n) names memory that a first
         region leaves for a second one.
       identity: keys of inputs that are read only at the place that is written: such an input may be the output.
     """
@@ -192,7 +199,7 @@ def lower(
     """Make the regions of one group.
 
     Args:
-      name: what to call them.
+      name: what to call them; it tells apart the partial results of different groups.
       space: the iteration space.
       axes: those that reductions run over.
       produced: what the group computes for keys that its own values take as inputs.
@@ -223,9 +230,15 @@ def _map(state: _Lowering, outputs: Sequence[Output]) -> _Nest:
 
 
 def _store(state: _Lowering, output: Output, index: tuple[Form, ...]) -> Store:
-    value = output.value
-    number = state.buffer(output.key, value.dtype, math.prod(value.shape), "out")
-    return Store(number, flat_access(value.shape, index), state.expr(value, index))
+    value, piece = output.value, output.piece
+    shape = value.shape if piece is None else piece.shape
+    place = index
+    if piece is not None:
+        if len(index) != len(shape):
+            raise NotLowered("a piece is reduced")
+        place = tuple(map(scaled, index, piece.steps, piece.starts))
+    number = state.buffer(output.key, value.dtype, math.prod(shape), "out")
+    return Store(number, flat_access(shape, place), state.expr(value, index))
 
 
 def _kept_index(state: _Lowering, shape: tuple[int, ...]) -> tuple[Form, ...]:
@@ -486,7 +499,7 @@ class _Nest:
         partials: list[Store] = []
         totals: list[Accumulate] = []
         for item in main.accumulates:
-            key = (state.name, "partial", id(state), item.local)
+            key = (state.name, "partial", item.local)
             number = state.buffer(key, item.value.dtype, points * pieces * columns, "out")
             terms, stride = [(piece, columns), *own], pieces * columns
             for axis in reversed(self.outer):

@@ -14,9 +14,18 @@ from headrace.errors import InvalidArgumentError, ShapeError
 from headrace.types import DType
 from headrace.types import bool as boolean
 
-__all__ = ["Scalar", "Value", "broadcast", "constant", "map_values", "operand"]
+__all__ = ["Piece", "Scalar", "Value", "broadcast", "constant", "map_values", "operand"]
 
 Scalar = int | float | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Where a value lies in a larger one: first position and step along each axis of `shape`."""
+
+    shape: tuple[int, ...]
+    starts: tuple[int, ...]
+    steps: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -24,12 +33,13 @@ class Value:
     """One tensor of a loop rule.
 
     Attributes:
-      op: input, const, index, view, reduce, cast, select or an operator of the loop IR.
+      op: input, const, index, view, reduce, assemble, cast, select or an operator of the loop IR.
       dtype: the element type.
       shape: concrete sizes.
       args: the values it is made of.
       payload: input: what it stands for; const: the number; index: the axis; reduce: (operation, axes), reduced axes
-        are kept with size 1; view: for each axis of `args[0]` the pair (own axis or None, step, start).
+        are kept with size 1; assemble: (the places of `args`, what stands elsewhere or None); view: for each axis of
+        `args[0]` (own axis or None, step, start).
     """
 
     op: str

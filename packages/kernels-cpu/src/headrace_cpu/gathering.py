@@ -1,0 +1,89 @@
+"""Gathering rows: copies of whole rows by checked indices, written as LLVM code; nothing is fused with it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from headrace import Operation
+from headrace.types import Array, DType
+
+__all__ = ["Gather", "gather_call"]
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """Copy row `indices[i]` of input 0 to row i of the output.
+
+    Attributes:
+      index: dtype of the indices.
+      count: how many there are.
+      rows: how many rows there are to choose from.
+      row_bytes: bytes of a row.
+      scratch: none.
+    """
+
+    index: DType
+    count: int
+    rows: int
+    row_bytes: int
+    scratch: tuple[int, ...] = ()
+
+    @property
+    def symbol(self) -> str:
+        """The name of the function."""
+        return f"gather.i{8 * self.index.size}"
+
+    def text(self) -> str:
+        """A function that gives true if an index was out of range; rows after it are not copied."""
+        element = f"i{8 * self.index.size}"
+        widen = "add i64 %narrow, 0" if element == "i64" else f"sext {element} %narrow to i64"
+        given = "ptr %data, ptr %index, ptr %out, i64 %count, i64 %rows, i64 %bytes"
+        return f"""define internal i1 @{self.symbol}({given}) {{
+  br label %head
+head:
+  %i = phi i64 [ 0, %0 ], [ %next, %copy ]
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %body, label %end
+body:
+  %place = getelementptr {element}, ptr %index, i64 %i
+  %narrow = load {element}, ptr %place
+  %row = {widen}
+  %fits = icmp ult i64 %row, %rows
+  br i1 %fits, label %copy, label %outside
+copy:
+  %from = mul i64 %row, %bytes
+  %source = getelementptr i8, ptr %data, i64 %from
+  %to = mul i64 %i, %bytes
+  %target = getelementptr i8, ptr %out, i64 %to
+  call void @llvm.memcpy.p0.p0.i64(ptr %target, ptr %source, i64 %bytes, i1 false)
+  %next = add i64 %i, 1
+  br label %head
+end:
+  ret i1 false
+outside:
+  ret i1 true
+}}"""
+
+
+def gather_call(op: Operation, axis: Array | None, shape: tuple[int, ...]) -> Gather | None:
+    """The gather of rows that an operation is, or None if it is another kind.
+
+    Args:
+      op: the operation.
+      axis: the constant axis of GatherV2.
+      shape: of what is gathered from.
+    """
+    if op.type == "GatherV2":
+        if axis is None or int(np.asarray(axis).reshape(-1)[0]) != 0:
+            return None
+    elif op.type != "ResourceGather":
+        return None
+    indices = op.inputs[1]
+    if op.attrs["batch_dims"] or not shape or indices.dtype.name not in ("int32", "int64") or 0 in shape:
+        return None
+    size: int = op.outputs[0].dtype.size
+    count = indices.shape.num_elements or 0
+    return Gather(indices.dtype, count, shape[0], math.prod(shape[1:]) * size) if count else None
