@@ -10,7 +10,7 @@ from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-from oracle import cases, graphs
+from oracle import cases, graphs, queues
 
 DOCUMENT = Path(__file__).resolve().parent.parent.parent / "docs" / "oracle.md"
 HEADER = """# Compared with TensorFlow
@@ -35,7 +35,13 @@ def document(result: cases.Result, found: dict[str, list[graphs.Difference]], co
     """Return the record as a document."""
     lines = [f"Versions: {versions()}.", "", "## Operation cases", "", "| outcome | cases |", "|---|---|"]
     lines += [f"| {outcome} | {number} |" for outcome, number in sorted(result.counts.items())]
-    lines += ["", "## Random graphs, values and gradients", "", "| direction | graphs | equal |", "|---|---|---|"]
+    lines += [
+        "",
+        "## Random graphs, values and gradients; random steps",
+        "",
+        "| what | number | equal |",
+        "|---|---|---|",
+    ]
     lines += [f"| {direction} | {count} | {count - len(differences)} |" for direction, differences in found.items()]
     lines += ["", "## Differences", ""]
     differences = [f"- `{case}`: `{_plain(what)}`" for case, what in result.differences]
@@ -56,6 +62,7 @@ def main(arguments: list[str]) -> int:
     chosen = parser.parse_args(arguments)
     result = cases.compare()
     found = {direction: graphs.compare(direction, chosen.graphs) for direction in graphs.DIRECTIONS}
+    found[queues.DIRECTION] = queues.compare(chosen.graphs)
     text = document(result, found, chosen.graphs)
     if chosen.no_record:
         print(text)
@@ -64,7 +71,7 @@ def main(arguments: list[str]) -> int:
         print(f"recorded in {DOCUMENT}")
     print(", ".join(f"{number} {outcome}" for outcome, number in sorted(result.counts.items())))
     for direction, differences in found.items():
-        print(f"{direction}: {chosen.graphs - len(differences)} of {chosen.graphs} graphs equal")
+        print(f"{direction}: {chosen.graphs - len(differences)} of {chosen.graphs} equal")
     return 1 if result.differences or any(found.values()) else 0
 
 
