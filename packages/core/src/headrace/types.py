@@ -41,6 +41,11 @@ __all__ = [
     "int64",
     "promote_types",
     "promote_with_scalar",
+    "qint8",
+    "qint16",
+    "qint32",
+    "quint8",
+    "quint16",
     "resource",
     "string",
     "uint8",
@@ -66,7 +71,7 @@ class DType:
     Attributes:
       name: the NumPy-style name, e.g. `"float32"`.
       number: TensorFlow's number of the type in `DataType`, used in every file and wire format.
-      kind: one of bool, uint, int, float, complex, string, resource, variant, opaque.
+      kind: one of bool, uint, int, float, complex, quantized, string, resource, variant, opaque.
       numpy: the NumPy dtype that holds values; object for strings, handles and variants; None for opaque types,
         which pass through graphs untouched but cannot be computed with.
     """
@@ -146,9 +151,18 @@ variant = DType("variant", 21, "variant", _numpy_dtype(object))
 uint32 = DType("uint32", 22, "uint", _numpy_dtype(np.uint32))
 uint64 = DType("uint64", 23, "uint", _numpy_dtype(np.uint64))
 
+# Integers that stand for real numbers in a range, which operations carry beside them. A field in the NumPy dtype keeps
+# them apart from plain integers; `array.view` sees the integers themselves.
+qint8 = DType("qint8", 11, "quantized", np.dtype([("qint8", np.int8)]))
+quint8 = DType("quint8", 12, "quantized", np.dtype([("quint8", np.uint8)]))
+qint32 = DType("qint32", 13, "quantized", np.dtype([("qint32", np.int32)]))
+qint16 = DType("qint16", 15, "quantized", np.dtype([("qint16", np.int16)]))
+quint16 = DType("quint16", 16, "quantized", np.dtype([("quint16", np.uint16)]))
+QUANTIZED = (qint8, quint8, qint32, qint16, quint16)
+
 # Types of TensorFlow that pass through graph files unchanged. `invalid` is the dtype of an unknown operation's output.
 _OPAQUE = {
-    "invalid": 0, "qint8": 11, "quint8": 12, "qint32": 13, "qint16": 15, "quint16": 16, "float8_e5m2": 24,
+    "invalid": 0, "float8_e5m2": 24,
     "float8_e4m3fn": 25, "float8_e4m3fnuz": 26, "float8_e4m3b11fnuz": 27, "float8_e5m2fnuz": 28, "int4": 29,
     "uint4": 30, "int2": 31, "uint2": 32,
 }  # fmt: skip
@@ -159,6 +173,7 @@ COMPUTABLE = (
 )  # fmt: skip
 _ALL = (
     *COMPUTABLE,
+    *QUANTIZED,
     string,
     resource,
     variant,
@@ -166,7 +181,7 @@ _ALL = (
 )
 _BY_NAME = {dtype.name: dtype for dtype in _ALL} | {"half": float16, "double": float64, "float": float32}
 _BY_NUMBER = {dtype.number: dtype for dtype in _ALL}
-_BY_NUMPY: dict[np.dtype[Any], DType] = {dtype.array_type: dtype for dtype in COMPUTABLE}
+_BY_NUMPY: dict[np.dtype[Any], DType] = {dtype.array_type: dtype for dtype in (*COMPUTABLE, *QUANTIZED)}
 _BY_PYTHON: dict[type, DType] = {
     _bool: bool, int: int32, float: float32, complex: complex64, str: string, bytes: string,
 }  # fmt: skip

@@ -77,6 +77,7 @@ _GRADIENT_TESTED_ELSEWHERE = {
     ),
     # tests/ops/test_quantization.py: they pass rounding over
     *("FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxArgs", "QuantizeAndDequantizeV3"),
+    "FakeQuantWithMinMaxVarsPerChannel",
     *("BlockLSTM", "BlockLSTMV2"),  # tests/ops/test_recurrent.py: first order only
     "CTCLoss",  # tests/ops/test_alignment.py: the same
     "Cholesky",  # tests/grad/test_reduction.py: of symmetric matrices only

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import headrace as hr
+from headrace.graph.proto.tensor_pb2 import TensorProto
+from headrace.graph.tensor_proto import decode_tensor
 
 
 def test_gradient_goes_to_the_input_or_to_the_end_that_it_is_beyond() -> None:
@@ -60,3 +62,63 @@ def test_bounds_and_bits_are_checked_where_they_are_known_only_in_the_step() -> 
         session.run(rounded, feeds={low: [0.0]})
     with pytest.raises(hr.errors.InvalidArgumentError, match="range is empty"):
         session.run(rounded, feeds={low: 2.0})
+
+
+def test_gradient_of_each_channel_goes_to_its_own_range() -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.constant([[-3.0, 0.5], [0.2, 9.0], [0.6, 1.0]])
+        low, high = hr.constant([-1.0, 0.0]), hr.constant([1.0, 2.0])
+        weights = np.array([[1, 2], [4, 8], [16, 32]], np.float32)
+        y = hr.quantization.fake_quant(x, low, high)
+        found = hr.gradients(hr.sum(y * weights), [x, low, high])
+    assert y.op.type == "FakeQuantWithMinMaxVarsPerChannel"
+    dx, dlow, dhigh = hr.Session(graph).run(found)
+    assert dx.tolist() == [[0, 2], [4, 0], [16, 32]]
+    assert (dlow.tolist(), dhigh.tolist()) == ([1, 0], [0, 8])
+
+
+@pytest.mark.parametrize("dtype", ["quint8", "qint8", "quint16", "qint16", "qint32"])
+@pytest.mark.parametrize("mode", ["MIN_COMBINED", "MIN_FIRST", "SCALED"])
+def test_numbers_come_back_within_a_step(dtype: str, mode: str) -> None:
+    values = np.linspace(-1.5, 2.5, 40, dtype=np.float32)
+    with hr.Graph().as_default() as graph:
+        low, high = (0.0, 2.5) if mode == "SCALED" and dtype.startswith("qu") else (-1.5, 2.5)
+        quantized = hr.quantization.quantize(values, low, high, dtype, mode=mode)
+        back = hr.quantization.dequantize(*quantized, mode=mode)
+    step = (high - low) / 250 if dtype.endswith("8") else (high - low) / 60000
+    np.testing.assert_allclose(hr.Session(graph).run(back), np.clip(values, low, high), atol=step)
+
+
+def test_quantized_values_are_fed_fetched_and_kept_in_graph_files() -> None:
+    values = np.array([0, 7, 255], np.uint8).view(hr.quint8.array_type)
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.quint8, [3], name="x")
+        hr.identity(x, name="same")
+        hr.constant(values, name="kept")
+        hr.constant(values[:1].repeat(100), name="repeated")
+    read = hr.from_graph_def(hr.to_graph_def(graph))
+    found = hr.Session(read).run(["same:0", "kept:0", "repeated:0"], feeds={"x:0": values})
+    assert [item.dtype for item in found] == [hr.quint8.array_type] * 3
+    assert found[0].tobytes() == found[1].tobytes() == values.tobytes()
+    assert found[2].tobytes() == bytes(100)
+
+
+def test_quantized_constants_of_other_programs_are_read() -> None:
+    """They may list integers one by one; the last stands for all that follow."""
+    proto = TensorProto(dtype=12, int_val=[3, 200])
+    proto.tensor_shape.dim.add().size = 4
+    assert decode_tensor(proto).view(np.uint8).tolist() == [3, 200, 200, 200]
+    proto.int_val[:] = [256]
+    with pytest.raises(hr.errors.DataLossError, match="values that fit quint8"):
+        decode_tensor(proto)
+
+
+def test_a_quantized_layer_agrees_with_the_floating_one() -> None:
+    numbers = np.random.default_rng(0)
+    x, w = numbers.uniform(-1, 2, (4, 8)).astype(np.float32), numbers.uniform(-1, 1, (8, 3)).astype(np.float32)
+    with hr.Graph().as_default() as graph:
+        a, b = hr.quantization.quantize(x, -1.0, 2.0), hr.quantization.quantize(w, -1.0, 1.0)
+        product = hr.apply_op("QuantizedMatMul", a[0], b[0], *a[1:], *b[1:])
+        narrow = hr.apply_op("Requantize", *product, *hr.apply_op("RequantizationRange", *product), out_type="quint8")
+        y = hr.quantization.dequantize(*hr.apply_op("QuantizedRelu", *narrow), mode="MIN_FIRST")
+    np.testing.assert_allclose(hr.Session(graph).run(y), np.maximum(x @ w, 0), atol=0.08)

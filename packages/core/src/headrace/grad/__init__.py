@@ -47,6 +47,7 @@ from headrace.grad import (  # noqa: F401
     python_function,
     quantiles,
     quantization,
+    quantized,
     queues,
     random,
     ranges,

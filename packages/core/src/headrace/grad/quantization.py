@@ -15,6 +15,13 @@ def _fake_quant(op: Operation, g: Tensor) -> list[Tensor | None]:
     return list(apply_op("FakeQuantWithMinMaxVarsGradient", g, *op.inputs, **attrs))
 
 
+@register_gradient("FakeQuantWithMinMaxVarsPerChannel")
+def _fake_quant_per_channel(op: Operation, g: Tensor) -> list[Tensor | None]:
+    """As for one range, channel by channel."""
+    attrs = {name: op.attrs[name] for name in ("num_bits", "narrow_range")}
+    return list(apply_op("FakeQuantWithMinMaxVarsPerChannelGradient", g, *op.inputs, **attrs))
+
+
 @register_gradient("FakeQuantWithMinMaxArgs")
 def _fake_quant_args(op: Operation, g: Tensor) -> list[Tensor | None]:
     """Inputs inside the range have the derivative 1, others 0."""
@@ -23,7 +30,8 @@ def _fake_quant_args(op: Operation, g: Tensor) -> list[Tensor | None]:
     return [apply_op("FakeQuantWithMinMaxVarsGradient", g, op.inputs[0], low, high, **attrs)[0]]
 
 
-no_gradient("FakeQuantWithMinMaxVarsGradient", "a gradient that passes rounding over has no derivative of its own")
+for _name in ("FakeQuantWithMinMaxVarsGradient", "FakeQuantWithMinMaxVarsPerChannelGradient"):
+    no_gradient(_name, "a gradient that passes rounding over has no derivative of its own")
 
 
 @register_gradient("QuantizeAndDequantizeV3")

@@ -28,7 +28,7 @@ def encode_tensor(value: Array) -> TensorProto:
     """
     dtype = as_dtype(value.dtype)
     proto = TensorProto(dtype=cast(DataType, dtype.number), tensor_shape=encode_shape(Shape(value.shape)))
-    if value.size > 1 and without_repeats(value).size == 1:
+    if dtype.kind != "quantized" and value.size > 1 and without_repeats(value).size == 1:
         _encode_one(value[(0,) * value.ndim], dtype, proto)
     elif dtype is string:
         proto.string_val.extend(value.reshape(-1).tolist())
@@ -162,15 +162,22 @@ def _listed_values(proto: TensorProto, dtype: DType) -> Array:
     if dtype.is_complex:
         listed = proto.scomplex_val if dtype.size == 8 else proto.dcomplex_val
         return _complex_pairs(listed, dtype, np.float32 if dtype.size == 8 else np.float64)
+    if dtype.kind == "quantized":
+        plain = np.dtype(dtype.name.removeprefix("q"))
+        return _in_bounds(proto.int_val, plain, dtype).view(dtype.array_type)
     if not dtype.is_integer and dtype.name not in _FIELDS:
         raise _damaged("a dtype of numbers or strings", str(dtype))
     if dtype.name in _FIELDS:
         return np.array(_listed(proto, dtype), dtype.array_type)
-    values = np.array(_listed(proto, dtype), np.int64)
-    bounds = np.iinfo(dtype.array_type)
+    return _in_bounds(_listed(proto, dtype), dtype.array_type, dtype)
+
+
+def _in_bounds(listed: Any, kind: np.dtype[Any], dtype: DType) -> Array:
+    values = np.array(listed, np.int64)
+    bounds = np.iinfo(kind)
     if values.size and (values.min() < bounds.min or values.max() > bounds.max):
         raise _damaged(f"values that fit {dtype}", f"{values.min()} to {values.max()}")
-    return values.astype(dtype.array_type)
+    return values.astype(kind)
 
 
 def _damaged(expected: str, got: str) -> DataLossError:

@@ -47,6 +47,7 @@ from headrace.kernels import (  # noqa: F401
     python_function,
     quantiles,
     quantization,
+    quantized,
     queues,
     random,
     ranges,

@@ -19,7 +19,7 @@ from headrace.ops.convolution import check_gradient_shape, convolution_shape, de
 from headrace.ops.window import Plane, Window, given_sizes
 from headrace.types import Array, Shape
 
-__all__: list[str] = []
+__all__ = ["convolve"]
 
 PATCH_BYTES = 32 << 20
 """The most memory for patches at a time, unless those of one image need more."""
@@ -57,6 +57,22 @@ def _conv2d(op: OpContext, images: Array, filters: Array, out: Array | None = No
     for inputs, outputs in _groups(x, w):
         _convolve(x[..., inputs], w[..., outputs], plane, y[..., outputs])
     return y if direct else _result(op, window, y, out)
+
+
+def convolve(window: Window, images: Array, filters: Array, shape: tuple[int, ...]) -> Array:
+    """Correlate images with filters, both with their channels last and of one floating dtype.
+
+    Args:
+      window: strides, dilations and padding.
+      images: `[batch, rows, columns, in]`.
+      filters: `[taps, taps, in / groups, out]`.
+      shape: of the result, `[batch, rows', columns', out]`.
+    """
+    result = np.empty(shape, images.dtype)
+    plane = _plane(window, images, filters.shape)
+    for inputs, outputs in _groups(images, filters):
+        _convolve(images[..., inputs], filters[..., outputs], plane, result[..., outputs])
+    return result
 
 
 @register_kernel("Conv2DBackpropInput", takes_out=True)

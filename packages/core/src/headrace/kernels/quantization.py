@@ -12,7 +12,7 @@ import numpy as np
 from headrace.errors import InvalidArgumentError
 from headrace.interfaces import OpContext
 from headrace.kernels.registry import register_kernel
-from headrace.ops.quantization import channels
+from headrace.ops.quantization import channels, check_channels
 from headrace.types import Array, Shape
 
 _HALF = np.float32(0.5)
@@ -72,6 +72,33 @@ def _fake_quant_gradient(
     zero = np.float32(0)
     sums = [np.asarray(np.where(chosen, gradients, zero).sum(dtype=np.float32)) for chosen in (below, above)]
     return np.where(inside, gradients, zero), sums[0], sums[1]
+
+
+def _channels(inputs: Array, *bounds: Array) -> list[tuple[Any, Any]]:
+    check_channels(Shape(inputs.shape), *(Shape(bound.shape) for bound in bounds))
+    return [_check_range(low, high) for low, high in zip(*bounds, strict=True)]
+
+
+@register_kernel("FakeQuantWithMinMaxVarsPerChannel")
+def _fake_quant_per_channel(op: OpContext, inputs: Array, low: Array, high: Array) -> Array:
+    result = np.empty_like(inputs)
+    for channel, (least, most) in enumerate(_channels(inputs, low, high)):
+        result[..., channel] = _fake_quantized(op, inputs[..., channel], least, most)
+    return result
+
+
+@register_kernel("FakeQuantWithMinMaxVarsPerChannelGradient")
+def _fake_quant_per_channel_gradient(
+    op: OpContext, gradients: Array, inputs: Array, low: Array, high: Array
+) -> tuple[Array, Array, Array]:
+    Shape(gradients.shape).merge(Shape(inputs.shape))
+    _channels(inputs, low, high)
+    result, by_low, by_high = np.empty_like(inputs), np.empty_like(low), np.empty_like(high)
+    for channel in range(len(low)):
+        result[..., channel], by_low[channel], by_high[channel] = _fake_quant_gradient(
+            op, gradients[..., channel], inputs[..., channel], low[channel], high[channel]
+        )
+    return result, by_low, by_high
 
 
 @register_kernel("QuantizeAndDequantizeV3")

@@ -51,6 +51,7 @@ from headrace.ops import (  # noqa: F401
     python_function,
     quantiles,
     quantization,
+    quantized,
     queues,
     random,
     ranges,

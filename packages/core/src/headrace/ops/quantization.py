@@ -13,10 +13,11 @@ from headrace.graph import attr
 from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
 from headrace.graph.op_def import InferenceContext, register_op
 from headrace.graph.operation import Tensor
+from headrace.ops.quantized import dequantize, quantize
 from headrace.ops.shapes import check_scalar
 from headrace.types import Shape
 
-__all__ = ["fake_quant", "quantize_and_dequantize"]
+__all__ = ["dequantize", "fake_quant", "quantize", "quantize_and_dequantize"]
 
 _BITS = {"num_bits": attr.int(8), "narrow_range": attr.bool(False)}
 
@@ -91,6 +92,63 @@ def _fake_quant_args_shape(op: InferenceContext) -> list[Shape]:
     return [op.inputs[0].shape]
 
 
+def check_channels(inputs: Shape, *bounds: Shape) -> Shape:
+    """The shape `[channels]` of what goes with the last axis of the inputs.
+
+    Raises:
+      ShapeError: there is no last axis, or a bound has another length.
+    """
+    if inputs.rank == 0:
+        raise ShapeError(
+            "there is no axis of channels",
+            expected="rank >= 1",
+            got=str(inputs),
+            hint="FakeQuantWithMinMaxVars takes one range for the whole tensor",
+        )
+    vector = Shape([None if inputs.dims is None else inputs.dims[-1]])
+    for bound in bounds:
+        if not vector.is_compatible_with(bound):
+            raise ShapeError(
+                "the bounds do not fit the channels",
+                expected=f"one for each channel, {vector}",
+                got=str(bound),
+                hint="the channels are the last axis",
+            )
+        vector = vector.merge(bound)
+    return vector
+
+
+@register_op(
+    "FakeQuantWithMinMaxVarsPerChannel",
+    inputs={"inputs": "float32", "min": "float32", "max": "float32"},
+    outputs={"outputs": "float32"},
+    attrs=_BITS,
+)
+def _fake_quant_per_channel_shape(op: InferenceContext) -> list[Shape]:
+    """As `FakeQuantWithMinMaxVars` with one range for each channel, the last axis."""
+    check_bits(op)
+    check_channels(*(spec.shape for spec in op.inputs))
+    return [op.inputs[0].shape]
+
+
+@register_op(
+    "FakeQuantWithMinMaxVarsPerChannelGradient",
+    inputs={"gradients": "float32", "inputs": "float32", "min": "float32", "max": "float32"},
+    outputs={
+        "backprops_wrt_input": "float32",
+        "backprop_wrt_min": "float32",
+        "backprop_wrt_max": "float32",
+    },
+    attrs=_BITS,
+)
+def _fake_quant_per_channel_gradient_shape(op: InferenceContext) -> list[Shape]:
+    """The gradients of `FakeQuantWithMinMaxVarsPerChannel`."""
+    check_bits(op)
+    shape = op.inputs[0].shape.merge(op.inputs[1].shape)
+    vector = check_channels(shape, op.inputs[2].shape, op.inputs[3].shape)
+    return [shape, vector, vector]
+
+
 @register_op(
     "QuantizeAndDequantizeV3",
     inputs={"input": "T", "input_min": "T", "input_max": "T", "num_bits": "int32"},
@@ -152,8 +210,9 @@ def fake_quant(
 
     Args:
       x: float32, any shape.
-      low: float32 scalar, often a Variable: the lowest value. Both ends move a little so that 0 is a step.
-      high: float32 scalar, the highest value.
+      low: float32 scalar, often a Variable: the lowest value. Both ends move a little so that 0 is a step. A vector has
+        one for each channel, the last axis.
+      high: float32 scalar, or a vector as `low`: the highest value.
       num_bits: 2 to 16.
       narrow_range: leave out the lowest step, so that the range is symmetric.
       name: the operation's name.
@@ -168,7 +227,10 @@ def fake_quant(
       [0. 0. 1. 3.]
     """
     attrs = {"num_bits": num_bits, "narrow_range": narrow_range}
-    result: Tensor = apply_op("FakeQuantWithMinMaxVars", x, low, high, **attrs, name=name)
+    bounds = [convert_to_tensor(item) for item in (low, high)]
+    per_channel = any(bound.shape.rank == 1 for bound in bounds)
+    op_type = "FakeQuantWithMinMaxVarsPerChannel" if per_channel else "FakeQuantWithMinMaxVars"
+    result: Tensor = apply_op(op_type, x, *bounds, **attrs, name=name)
     return result
 
 

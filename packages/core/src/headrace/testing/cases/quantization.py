@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -222,4 +222,57 @@ _ROUNDED = [
     _quantize("a bound too few", numbers("float32", 3, 2), [0, 1], [1, 2], 8, "does not fit", axis=0),
 ]
 
-CASES = [*_FAKE, *_ROUNDED]
+_CHANNELS = np.array([[-3, -0.4, 0.6], [0.26, 2.4, 9]], np.float32)
+_LOW, _HIGH = np.array([-1.1, 0, 0], np.float32), np.array([1, 3, 0], np.float32)
+
+
+def _one_channel(x: float, low: float, high: float, bits: int) -> tuple[float, float, float]:
+    """What a number becomes, and the ends of the range after 0 has become a step."""
+    if low == high == 0:
+        return 0.0, 0.0, 0.0
+    step = (high - low) / (2**bits - 1)
+    zero = min(max(math.floor(-low / step + 0.5), 0), 2**bits - 1)
+    bottom, top = -zero * step, (2**bits - 1 - zero) * step
+    return math.floor((min(max(x, bottom), top) - bottom) / step - zero + 0.5) * step, bottom, top
+
+
+def _per_channel_cases() -> Iterator[OpCase]:
+    for bits in (2, 4, 8):
+        table = [
+            [
+                _one_channel(float(x), float(low), float(high), bits)
+                for x, low, high in zip(row, _LOW, _HIGH, strict=True)
+            ]
+            for row in _CHANNELS
+        ]
+        yield OpCase(
+            f"FakeQuantWithMinMaxVarsPerChannel/{bits} bits",
+            "FakeQuantWithMinMaxVarsPerChannel",
+            [_CHANNELS, _LOW, _HIGH],
+            {"num_bits": bits},
+            expected=np.array([[value for value, _, _ in row] for row in table]),
+            differentiate=(),  # it takes float32 only; see tests/ops/test_quantization.py
+        )
+    g = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
+    yield OpCase(
+        "FakeQuantWithMinMaxVarsPerChannelGradient/2 bits",
+        "FakeQuantWithMinMaxVarsPerChannelGradient",
+        [g, _CHANNELS, np.array([-1.5, 0, 0], np.float32), np.array([1.5, 3, 0], np.float32)],
+        {"num_bits": 2},
+        # The third range is empty: it passes every gradient on.
+        expected=(np.array([[0, 0, 3], [4, 5, 6]]), np.array([1, 2, 0]), np.array([0, 0, 0])),
+    )
+    for label, bounds, text in (
+        ("another number", _LOW[:2], "do not fit the channels"),
+        ("empty range", np.array([-1, 4, 0], np.float32), "range is empty"),
+    ):
+        yield OpCase(
+            f"FakeQuantWithMinMaxVarsPerChannel/{label}",
+            "FakeQuantWithMinMaxVarsPerChannel",
+            [_CHANNELS, bounds, _HIGH],
+            raises=text,
+            deviation="TensorFlow computes with a range of negative width" if label == "empty range" else None,
+        )
+
+
+CASES = [*_FAKE, *_ROUNDED, *_per_channel_cases()]
