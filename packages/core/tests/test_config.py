@@ -40,3 +40,10 @@ def test_passes_are_given_as_a_sequence() -> None:
         hr.config(passes="fold")
     with pytest.raises(hr.errors.InvalidArgumentError, match="the options are wrong(.|\n)*hr.config(.|\n)*'fast'"):
         hr.Session(hr.Graph(), config="fast")
+
+
+@pytest.mark.parametrize("threads", [0, -1, 1.5, True, "2"])
+def test_threads_are_a_number_from_one_on(threads: object) -> None:
+    with pytest.raises(hr.errors.InvalidArgumentError, match="threads are counted(.|\\n)*a whole number from 1 on"):
+        hr.config(threads=threads)
+    assert hr.config(threads=3).threads == 3

@@ -30,6 +30,9 @@ class Config:
         for a machine of four.
       soft_placement: where no device satisfies what `hr.device` asks for, ask for less of it instead of failing.
       log_placement: write the device of each operation to the logger `headrace.placement`.
+      threads: how many threads a step may use for one computation, or None for as many as the machine has for the
+        process.
+      deterministic: give the same bits whatever the number of threads is, at a cost in speed.
     """
 
     passes: tuple[str | Callable[..., Any], ...] = DEFAULT_PASSES
@@ -41,6 +44,8 @@ class Config:
     virtual_devices: Mapping[str, int] = field(default_factory=dict)
     soft_placement: bool = False
     log_placement: bool = False
+    threads: int | None = None
+    deterministic: bool = False
 
     def __enter__(self) -> Config:
         _tokens.set((*_tokens.get(), _current.set(self)))
@@ -59,6 +64,16 @@ _tokens: ContextVar[tuple[Token[Config], ...]] = ContextVar("headrace_config_tok
 def current_config() -> Config:
     """The options in force here."""
     return _current.get()
+
+
+def _check_threads(threads: Any) -> None:
+    if threads is not None and (not isinstance(threads, int) or isinstance(threads, bool) or threads < 1):
+        raise InvalidArgumentError(
+            "threads are counted",
+            expected="a whole number from 1 on, or None",
+            got=repr(threads),
+            hint="hr.config(threads=2)",
+        )
 
 
 def config(**options: Any) -> Config:
@@ -86,6 +101,7 @@ def config(**options: Any) -> Config:
                 got=name,
                 hint="hr.config() shows every option with its value",
             )
+    _check_threads(options.get("threads"))
     if "passes" in options:
         if isinstance(options["passes"], str):
             raise InvalidArgumentError(

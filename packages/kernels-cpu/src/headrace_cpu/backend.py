@@ -1,17 +1,22 @@
-"""The `cpu` backend: fused loops in machine code, oneDNN for dense kernels, NumPy for what has no native form."""
+"""The `cpu` backend: fused loops in machine code, oneDNN for dense kernels, NumPy for what has no native form.
+
+LLVM is loaded when the first segment is compiled: `import headrace` and `headrace devices` never wait for it.
+"""
 
 from __future__ import annotations
 
+import importlib.metadata
+import importlib.util
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from headrace import Graph
+from headrace import Graph, config
 from headrace.interfaces import INTERFACE_VERSION, Functions, Resources
 from headrace.plan import Program
-from headrace_cpu.layout import lay_out
-from headrace_cpu.onednn import library_call
-from headrace_cpu.plan import CpuPlan
-from headrace_cpu.scheduling import schedule
-from headrace_cpu.threads import available_threads
+from headrace_cpu.threads import available_threads, bound_blas
+
+if TYPE_CHECKING:
+    from headrace_cpu.plan import CpuPlan
 
 __all__ = ["CpuBackend"]
 
@@ -23,10 +28,34 @@ class CpuBackend:
     interface_version = INTERFACE_VERSION
 
     def devices(self) -> Sequence[str]:
-        """The one device of this backend."""
-        return ["CPU:0"]
+        """The one device of this backend; none where LLVM is missing."""
+        return ["CPU:0"] if importlib.util.find_spec("llvmlite") is not None else []
+
+    def advice(self) -> Sequence[str]:
+        """What is missing here that would make it faster, a line each."""
+        if not self.devices():
+            return ["CPU:0 would be faster with machine code: pip install llvmlite"]
+        try:
+            importlib.metadata.version("onednn-cpu-gomp")
+        except importlib.metadata.PackageNotFoundError:
+            wish = "CPU:0 would be faster at matrix products and convolutions"
+            return [f"{wish}: pip install headrace-kernels-cpu[onednn]"]
+        return []
 
     def compile(self, segment: Graph, resources: Resources, functions: Functions) -> CpuPlan:
         """Compile a bounded graph."""
+        from headrace_cpu.layout import lay_out
+        from headrace_cpu.onednn import library_call, onednn
+        from headrace_cpu.plan import CpuPlan
+        from headrace_cpu.scheduling import schedule
+
+        options = config()
+        threads = options.threads or available_threads()
+        if options.threads is not None:
+            bound_blas(options.threads)
+        library_threads = 1 if options.deterministic else threads
+        library = onednn()
+        if library is not None:
+            library.use_threads(library_threads)
         program = Program.of(segment, resources, functions)
-        return CpuPlan(lay_out(schedule(program, library_call)), available_threads())
+        return CpuPlan(lay_out(schedule(program, library_call)), threads, library_threads)

@@ -21,9 +21,9 @@ from headrace_cpu.layout import Unit
 from headrace_cpu.printer import print_region
 from headrace_cpu.scheduling import Key
 
-__all__ = ["ARRAY_TYPE", "FIRST_HANDLE", "THREADS", "DriverText", "Place", "write_driver"]
+__all__ = ["ARRAY_TYPE", "FIRST_HANDLE", "LIBRARY_THREADS", "THREADS", "DriverText", "Place", "write_driver"]
 
-ARRAY_TYPE, THREADS, FIRST_HANDLE = 0, 1, 2
+ARRAY_TYPE, THREADS, LIBRARY_THREADS, FIRST_HANDLE = 0, 1, 2, 3
 """Positions in the table."""
 SERIAL_NANOSECONDS = 15_000
 """Work below which waking other threads costs more than it saves."""
@@ -92,6 +92,8 @@ def write_driver(
     data = _slots(w, items, slots)
     library: list[tuple[int, int]] = []
     handle = FIRST_HANDLE
+    if openmp and any(unit.call is not None and not isinstance(unit.call, Gather) for unit in units):
+        _bound_library(w)
     for position, unit in enumerate(units):
         pointers = [_pointer(w, places[key], data) for key in unit.keys]
         if unit.region is not None:
@@ -122,6 +124,14 @@ def write_driver(
     )
     symbol = f"headrace_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
     return DriverText(text.replace("DRIVER", symbol), symbol, handle - FIRST_HANDLE, library)
+
+
+def _bound_library(w: _Writer) -> None:
+    """oneDNN uses the number of threads that the calling thread asks OpenMP for."""
+    w.functions["omp_set_num_threads"] = "declare void @omp_set_num_threads(i32)"
+    threads = w.put(f"load i64, ptr {w.put(f'getelementptr i64, ptr %table, i64 {LIBRARY_THREADS}')}")
+    short = w.put(f"trunc i64 {threads} to i32")
+    w.lines.append(f"  call void @omp_set_num_threads(i32 {short})")
 
 
 def _slots(w: _Writer, items: str, slots: int) -> list[str]:

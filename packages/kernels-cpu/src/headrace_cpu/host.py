@@ -140,7 +140,7 @@ def _load_openmp() -> bool:
         library = ctypes.CDLL("libgomp.so.1", mode=ctypes.RTLD_GLOBAL)
     except OSError:
         return False
-    for name in ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads"):
+    for name in ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads", "omp_set_num_threads"):
         address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
         llvm.add_symbol(name, address)
     return True

@@ -18,7 +18,15 @@ from headrace.errors import HeadraceError, InternalError, ResourceExhaustedError
 from headrace.interfaces import OpHook, VariableStorage
 from headrace.plan import ALIGNMENT, Line, group_inputs
 from headrace.types import Array
-from headrace_cpu.driver import ARRAY_TYPE, FIRST_HANDLE, THREADS, DriverText, Place, write_driver
+from headrace_cpu.driver import (
+    ARRAY_TYPE,
+    FIRST_HANDLE,
+    LIBRARY_THREADS,
+    THREADS,
+    DriverText,
+    Place,
+    write_driver,
+)
 from headrace_cpu.gathering import Gather
 from headrace_cpu.host import host
 from headrace_cpu.layout import Layout, Run, Unit
@@ -46,11 +54,12 @@ class _Context:
             np.ndarray(shape, dtype, self.memory.data, start + offset) for shape, dtype, offset in plan.views
         )
         self.keep: list[Any] = []
-        self.tables = tuple(self._table(driver, run, plan.threads) for driver, run in plan.drivers)
+        self.tables = tuple(self._table(driver, run, plan) for driver, run in plan.drivers)
 
-    def _table(self, driver: DriverText, run: Run, threads: int) -> int:
+    def _table(self, driver: DriverText, run: Run, plan: CpuPlan) -> int:
         entries = [0] * (FIRST_HANDLE + driver.handles)
-        entries[ARRAY_TYPE], entries[THREADS] = id(np.ndarray), threads
+        entries[ARRAY_TYPE], entries[THREADS] = id(np.ndarray), plan.threads
+        entries[LIBRARY_THREADS] = plan.library_threads
         library = onednn()
         for position, first in driver.library:
             assert library is not None
@@ -67,11 +76,13 @@ class CpuPlan:
     Args:
       layout: what runs and where its values live.
       threads: how many threads a region may use.
+      library_threads: how many a primitive of a library may use.
     """
 
-    def __init__(self, layout: Layout, threads: int) -> None:
+    def __init__(self, layout: Layout, threads: int, library_threads: int) -> None:
         self.layout = layout
         self.threads = threads
+        self.library_threads = library_threads
         self._program = layout.schedule.program
         self._filename = f"<headrace cpu plan {next(_numbers)}>"
         self.views: list[tuple[tuple[int, ...], Any, int]] = []
@@ -417,6 +428,8 @@ class _Source:
             elif self.layout.fresh.get(root) == position:
                 reshaped = isinstance(root, int) and self._shape(root) != self._shape(number)
                 texts.append(f"r{position}.reshape({self._shape(number)})" if reshaped else f"r{position}")
+            elif number in self.program.arguments and position not in self.program.shared:
+                texts.append(f"v{number}")  # a value that a function passes on to who called it
             elif root == number and self._made_alone(number) and root not in seen:
                 texts.append(f"array({self.value(number)})")
             else:

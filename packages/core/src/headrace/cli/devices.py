@@ -13,6 +13,14 @@ from headrace.plan.plan import backends, find_backend
 __all__ = ["devices"]
 
 
+def _advice() -> list[str]:
+    """What would make computing here faster: what the native backend says it lacks, or how to get it."""
+    native = backends().get("cpu")
+    if native is None:
+        return ["CPU:0 would be faster with machine code: pip install headrace-kernels-cpu[onednn]"]
+    return list(getattr(native, "advice", list)())
+
+
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(
@@ -35,3 +43,5 @@ def devices(as_json: bool, virtual: tuple[tuple[str, int], ...]) -> None:
         return
     for row in found:
         click.echo(f"{row['device']:<10} backend {row['backend']}{'  (default)' if row['default'] else ''}")
+    for line in _advice():
+        click.echo(line)

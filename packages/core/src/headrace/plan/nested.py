@@ -18,12 +18,12 @@ from headrace.config import Config
 from headrace.graph.function_library import FunctionLibrary
 from headrace.graph.functions import Body
 from headrace.graph.graph import Graph
-from headrace.interfaces import Backend, Compiled, Resources
+from headrace.interfaces import Backend, Compiled, Functions, Resources
 from headrace.passes.pipeline import optimize
 from headrace.passes.prune import prune
 from headrace.types import Shape
 
-__all__ = ["NestedPlans"]
+__all__ = ["NestedPlans", "compile_segment"]
 
 EXACT_SHAPES = 2
 """How many combinations of concrete shapes a function is compiled for before sizes that differ are left open."""
@@ -73,9 +73,17 @@ class NestedPlans:
         functions = self
         if segment.functions is not self._library:  # passes have added some
             functions = NestedPlans(segment.functions, self._backend, self._resources, self._config)
-        compiled = self._backend.compile(segment, self._resources, functions)
+        compiled = compile_segment(self._backend, segment, self._resources, functions, self._config)
         known.append((wanted, compiled))
         return compiled
+
+
+def compile_segment(
+    backend: Backend, segment: Graph, resources: Resources, functions: Functions, config: Config
+) -> Compiled:
+    """Let a backend compile a segment with `config` in force, where it looks for its own options."""
+    with config:
+        return backend.compile(segment, resources, functions)
 
 
 def _bounded(body: Body, shapes: Sequence[Shape]) -> Graph:

@@ -206,7 +206,7 @@ def find_backend(name: str) -> Backend:
     """
     installed = backends()
     if name == "auto":
-        return next(installed[item] for item in _PREFERENCE if item in installed)
+        return next(installed[item] for item in _PREFERENCE if item in installed and installed[item].devices())
     if name not in installed:
         packages = {"cpu": "headrace-kernels-cpu", "gpu": "headrace-kernels-gpu"}
         raise NotFoundError(

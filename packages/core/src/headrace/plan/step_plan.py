@@ -15,7 +15,7 @@ from headrace.graph.operation import Operation
 from headrace.interfaces import Backend, Compiled, Functions, OpHook, Resources
 from headrace.kernels.context import context_of, group_inputs
 from headrace.kernels.registry import find_kernel
-from headrace.plan.nested import NestedPlans
+from headrace.plan.nested import NestedPlans, compile_segment
 from headrace.plan.program import is_handle
 from headrace.plan.segments import cut, in_order_of_waits
 from headrace.plan.step_graph import StepGraph
@@ -65,7 +65,7 @@ def compile_step(graph: Graph, backend: Backend, resources: Resources, config: C
     functions = NestedPlans(graph.functions, backend, resources, config)
     ordered = in_order_of_waits(graph) if may_wait(graph) else graph
     if ordered is not None:
-        return backend.compile(ordered, resources, functions)
+        return compile_segment(backend, ordered, resources, functions, config)
     steps = cut(graph)
     compiled: list[Compiled | None] = []
     for node in steps.nodes:
@@ -74,7 +74,7 @@ def compile_step(graph: Graph, backend: Backend, resources: Resources, config: C
         elif node.passes_dead or MAY_BE_DEAD in node.operations[0].attrs:
             compiled.append(_Single(node.operations[0], resources, functions))
         else:
-            compiled.append(backend.compile(node.graph, resources, functions))
+            compiled.append(compile_segment(backend, node.graph, resources, functions, config))
     results = {op.attrs["index"]: op.inputs[0] for op in graph.operations if op.type == "_Retval"}
     passed_on = TOKEN_TYPES | {"_Arg", "Const"}
     return execute(

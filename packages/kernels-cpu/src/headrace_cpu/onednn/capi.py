@@ -74,6 +74,12 @@ class OneDnn:
         self._plain: dict[tuple[Any, ...], Descriptor] = {}
         self._primitives: dict[Any, int] = {}
 
+    def use_threads(self, threads: int) -> None:
+        """Set how many threads primitives are made for, and run with, when this thread makes or runs them."""
+        setter = getattr(self.library, "omp_set_num_threads", None)
+        if setter is not None:
+            setter(threads)
+
     def _check(self, function: str, *arguments: Any) -> None:
         status = getattr(self.library, function)(*arguments)
         if status:

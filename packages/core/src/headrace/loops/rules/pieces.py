@@ -107,10 +107,10 @@ def _padded(op: LoopContext, x: Value, filling: float | int | bool) -> Value | N
 
 def _slices(op: LoopContext, shape: Sequence[int], first: int) -> tuple[list[int], list[int], list[int]] | None:
     """First position, size and step along each axis that a strided slice takes, or None where not all are known."""
-    bounds = [op.constants[first + number] for number in range(3)]
-    if any(item is None for item in bounds):
+    begin, end, strides = op.constants[first : first + 3]
+    if begin is None or end is None or strides is None:
         return None
-    index = numpy_index(SliceMasks.of(op), tuple(shape), *bounds)
+    index = numpy_index(SliceMasks.of(op), tuple(shape), begin, end, strides)
     starts, sizes, steps = [], [], []
     axes = iter(shape)
     for entry in index:
