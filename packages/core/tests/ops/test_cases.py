@@ -45,13 +45,10 @@ def test_operation_is_complete(op_def) -> None:
         lacks.append("a gradient rule, or no_gradient with the reason")
     if op_def.name not in _WITHOUT_KERNEL and not kernels_of(op_def.name):
         lacks.append("a NumPy kernel")
-    if op_def.name not in _WITHOUT_KERNEL | _STATEFUL | _FUNCTIONAL and not any(
-        case.op == op_def.name for case in CASES
-    ):
+    if op_def.name not in _WITHOUT_KERNEL | _STATEFUL and not any(case.op == op_def.name for case in CASES):
         lacks.append("a case in testing/cases")
     rule = gradient_of_type(op_def.name)
-    elsewhere = _GRADIENT_TESTED_ELSEWHERE | _FUNCTIONAL
-    differentiable = rule is not None and rule.function is not None and op_def.name not in elsewhere
+    differentiable = rule is not None and rule.function is not None and op_def.name not in _GRADIENT_TESTED_ELSEWHERE
     if differentiable and not any(case.op == op_def.name for case in DIFFERENTIATED):
         lacks.append("a case at which its gradient is checked")
     assert not lacks, f"{op_def.name} lacks {', '.join(lacks)}"
@@ -82,9 +79,6 @@ _GRADIENT_TESTED_ELSEWHERE = {
     "CTCLoss",  # tests/ops/test_alignment.py: the same
     "Cholesky",  # tests/grad/test_reduction.py: of symmetric matrices only
 }
-
-_FUNCTIONAL = {op_def.name for op_def in _CORE if op_def.function_attrs}
-"""A case cannot hold the functions that they call: tests/ops/test_branching.py, test_looping.py, test_functional.py."""
 
 _STATEFUL = {op_def.name for op_def in _CORE if op_def.stateful}
 """Their cases are tests of their own, since what they give depends on what went before."""

@@ -156,6 +156,12 @@ def test_iterations_work_in_memory_that_the_caller_never_sees() -> None:
     ("build", "kind", "message"),
     [
         (lambda: hr.while_loop(lambda: True, lambda: (), ()), "InvalidArgumentError", "no loop variables"),
+        (
+            lambda: hr.while_loop(lambda i, n: n > 3, lambda i, n: (i + 1, n), (0, 5)),
+            "InvalidArgumentError",
+            r"never ends once it has begun(.|\n)*loop variables \[1\] only(.|\n)*maximum_iterations",
+        ),
+        (lambda: hr.while_loop(lambda i: True, lambda i: i + 1, [0]), "InvalidArgumentError", "no loop variable"),
         (lambda: hr.while_loop(lambda i: i, lambda i: i, [0]), "DTypeError", "gives no bool(.|\n)*i < n"),
         (lambda: hr.while_loop(lambda i: None, lambda i: i, [0]), "DTypeError", "gives no value"),
         (lambda: hr.while_loop(lambda i: [True], lambda i: i, [0]), "ShapeError", "gives no scalar(.|\n)*hr.all"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from headrace.graph.attr import AttrValue
+from headrace.graph.attr import AttrValue, FunctionName
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation
 
@@ -71,6 +71,8 @@ def _format_value(value: AttrValue) -> str:
             return str(value.tolist())
         shown = ", ".join(str(item) for item in value.reshape(-1)[:_MAX_ELEMENTS].tolist())
         return f"{list(value.shape)}[{shown}, ...]"
+    if isinstance(value, FunctionName):
+        return value.name
     if isinstance(value, tuple):
         return "[" + ", ".join(_format_value(item) for item in value) + "]"
     return repr(value) if isinstance(value, str) else str(value)

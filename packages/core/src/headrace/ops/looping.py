@@ -9,6 +9,7 @@ from typing import Any
 from headrace.errors import DTypeError, InvalidArgumentError, ShapeError
 from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor, graph_of
 from headrace.graph.attr import AttrValue, FunctionName
+from headrace.graph.extensions import needed_operations
 from headrace.graph.functions import Body, Captures
 from headrace.graph.graph import Graph
 from headrace.graph.handle_spec import handle_attrs
@@ -56,7 +57,7 @@ def while_loop(
     Returns:
       The last values, in the structure of `loop_vars`.
     Raises:
-      InvalidArgumentError: there are no loop variables, or `body` gives another structure.
+      InvalidArgumentError: there are no loop variables, `body` gives another structure, or the loop could never end.
       DTypeError: `body` gives another dtype, or `condition` gives no bool.
       ShapeError: a loop variable changes its shape and `shape_invariants` does not say so.
 
@@ -104,7 +105,25 @@ def while_loop(
         )
         results = next_values(loop, flatten(structure)[0])
         outputs = loop.finish(predicate, results, parallel_iterations=parallel_iterations, recompute=recompute)
+        _check_may_end(outputs[0].op)
         return rebuild(outputs[: len(first)])
+
+
+def _check_may_end(op: Operation) -> None:
+    """Refuse a loop whose condition looks at nothing that changes; an effect may end one that has it, by an error."""
+    condition, body = op.bodies
+    if op.is_stateful:
+        return
+    looked_at = {item.attrs["index"] for item in needed_operations(condition.results, (), ())[0] if item.type == "_Arg"}
+    if all(body.results[index] is body.arguments[index] for index in looked_at):
+        raise InvalidArgumentError(
+            "the loop never ends once it has begun",
+            where=op.location,
+            expected="a condition that looks at something that the body changes",
+            got="one that looks at "
+            + (f"loop variables {sorted(looked_at)} only" if looked_at else "no loop variable"),
+            hint="count the iterations in a loop variable, or give maximum_iterations",
+        )
 
 
 def _invariants(first: Sequence[Tensor], given: Any, loop_vars: Any) -> list[Shape]:
