@@ -78,6 +78,20 @@ def test_the_operations_under_both_names(prefix: str) -> None:
     assert session.run(take).tolist() == [2, 2]
 
 
+def test_an_accumulator_may_be_set_to_another_step() -> None:
+    with hr.Graph().as_default() as graph:
+        accumulator = hr.SparseConditionalAccumulator(hr.float32, [3, 1])
+        rows = hr.IndexedSlices([[1.0]], [0], [3, 1])
+        add, jump = accumulator.apply_grad(rows, 4), accumulator.set_global_step(5)
+        count = accumulator.num_accumulated()
+    session = hr.Session(graph)
+    session.run(add)
+    session.run(jump)
+    session.run(add)
+    assert session.run(count) == 1
+    assert accumulator.num_dropped(session) == 1
+
+
 def test_means_of_half_precision_are_tensorflows() -> None:
     with hr.Graph().as_default() as graph:
         accumulator = hr.ConditionalAccumulator(hr.float16, [])

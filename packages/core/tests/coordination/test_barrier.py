@@ -102,7 +102,7 @@ def test_closing_ends_the_wait_of_who_cannot_be_served() -> None:
     session.run(insert)
     waiting = Call(lambda: session.run(pair.keys))
     session.run(close)
-    with pytest.raises(EndOfDataError):
+    with pytest.raises(EndOfDataError, match="too few elements"):
         waiting.result()
     assert session.run(rest.keys).tolist() == [b"k"]
 

@@ -43,8 +43,22 @@ def test_a_queue_of_tensorflow_1_runs(kind: type[hr.FIFOQueue]) -> None:
         session.run("close")
         results.append([taken, session.run("rest:0").tolist(), session.run("is_closed:0"), session.run("size:0")])
     assert results[0] == results[1]
-    with pytest.raises(hr.errors.EndOfDataError):
+    with pytest.raises(hr.errors.EndOfDataError, match="too few elements"):
         session.run("take:0")
+
+
+def test_the_queue_of_an_imported_graph_is_filled_by_names() -> None:
+    with hr.Graph().as_default() as graph:
+        queue = hr.FIFOQueue(5, hr.int32, shapes=[[]], name="q")
+        queue.enqueue(hr.constant(3) * 2, name="add")
+        queue.dequeue(name="take")
+    imported = hr.import_graph_def(first_version(graph))
+    with hr.Session(imported) as session, hr.Coordinator() as coordinator:
+        threads = hr.QueueRunner(imported.operation("q"), ["add"] * 2).start(session, coordinator)
+        assert [session.run("take:0") for _ in range(20)] == [6] * 20
+    assert threads[0].name == "q/0"
+    with pytest.raises(hr.errors.InvalidArgumentError, match=r"fills a queue(.|\n)*type QueueDequeueV2"):
+        hr.QueueRunner(imported.operation("take"), [])
 
 
 def test_an_accumulator_a_barrier_and_a_table_of_tensorflow_1_run() -> None:

@@ -182,7 +182,7 @@ def test_A38_fewer_elements_than_asked_for_stay_for_who_is_content_with_them() -
     waiting = Call(lambda: session.run(pair))
     until(lambda: state_of(queue, session).waiting == (0, 1))
     session.run(close)
-    with pytest.raises(EndOfDataError):
+    with pytest.raises(EndOfDataError, match="too few elements"):
         waiting.result()
     assert session.run(rest).tolist() == [1]
 
@@ -203,7 +203,7 @@ def test_A38_closing_with_cancel_ends_those_who_wait_for_room() -> None:
         with pytest.raises(CancelledError, match="is closed"):
             call.result()
     assert session.run(take) == 1
-    with pytest.raises(EndOfDataError):
+    with pytest.raises(EndOfDataError, match="too few elements"):
         session.run(take)
 
 
@@ -220,7 +220,7 @@ def test_closing_a_session_wakes_who_waits_for_its_queues() -> None:
     until(lambda: state_of(queue, session).waiting == (0, 2) and state_of(full, session).waiting == (1, 0))
     session.close()
     for call in calls:
-        with pytest.raises(CancelledError):
+        with pytest.raises(CancelledError, match="was cancelled"):
             call.result()
 
 
@@ -277,7 +277,7 @@ def test_elements_of_wrong_form_are_refused_where_they_are_given() -> None:
             hr.FIFOQueue(5, [hr.float32, hr.int32], names=["image"])
         with pytest.raises(InvalidArgumentError, match="shapes of a queue do not go with its dtypes"):
             hr.FIFOQueue(5, hr.float32, shapes=[])
-        with pytest.raises(hr.errors.DTypeError):
+        with pytest.raises(hr.errors.DTypeError, match="wrong dtype"):
             hr.FIFOQueue(5, hr.float32).enqueue(hr.constant(1))
 
 

@@ -139,7 +139,7 @@ def test_a_producer_that_waits_for_room_is_woken_when_the_coordinator_stops() ->
         hr.QueueRunner(queue, [fill] * 3).start(session, coordinator)
         until(lambda: state.waiting == (3, 0))
     assert session.run(take) == 1
-    with pytest.raises(EndOfDataError):
+    with pytest.raises(EndOfDataError, match="too few elements"):
         session.run(take)
 
 
@@ -160,7 +160,7 @@ def test_the_end_of_a_runner_serves_others_that_still_wait_for_room() -> None:
     thread.join(30)
     assert [session.run(take) for _ in range(2)] == [5, 5]
     waiting.result()
-    with pytest.raises(EndOfDataError):
+    with pytest.raises(EndOfDataError, match="too few elements"):
         session.run(take)
     coordinator.join()
 
@@ -175,7 +175,7 @@ def test_a_runner_whose_session_is_closed_ends_with_that_error() -> None:
     hr.QueueRunner(queue, [fill]).start(session, coordinator)
     until(lambda: state.waiting == (0, 1))
     session.close()
-    with pytest.raises(CancelledError):
+    with pytest.raises(CancelledError, match="was cancelled"):
         coordinator.join()
 
 

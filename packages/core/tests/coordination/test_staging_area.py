@@ -59,7 +59,7 @@ def test_bytes_are_bounded_too() -> None:
         session.run(put, feeds={x: np.ones(6)})
     session.run(put, feeds={x: np.ones(4)})
     waiting = Call(lambda: session.run(put, feeds={x: np.ones(3)}))
-    with pytest.raises(DeadlineExceededError):
+    with pytest.raises(DeadlineExceededError, match="16 of 20 bytes"):
         session.run(put, feeds={x: np.ones(2)}, timeout=0.01)
     assert session.run(got).tolist() == [1] * 4
     waiting.result()
@@ -81,7 +81,7 @@ def test_two_areas_of_a_graph_are_apart_and_those_of_one_name_are_not() -> None:
 def test_wrong_elements_are_refused() -> None:
     with hr.Graph().as_default() as graph:
         area = hr.StagingArea([hr.float32], [[2]], shared_name="s")
-        with pytest.raises(ShapeError):
+        with pytest.raises(ShapeError, match="contradict"):
             area.put([[1.0, 2.0, 3.0]])
         put = area.put([[1.0, 2.0]])
         (other,) = hr.StagingArea([hr.int32], shared_name="s").get()
@@ -128,7 +128,7 @@ def test_elements_of_a_map_are_complete_when_all_components_are_there(prefix: st
     with pytest.raises(InvalidArgumentError, match="component 1 of an element of staging area 'm' cannot be put"):
         session.run(half)
     waiting = Call(lambda: session.run(five))
-    with pytest.raises(DeadlineExceededError):
+    with pytest.raises(DeadlineExceededError, match="did not end in time"):
         session.run(anyone, timeout=0.01)
     session.run(rest)
     assert waiting.result() == (5, b"five")
@@ -164,5 +164,5 @@ def test_a_map_refuses_components_that_are_not_told_apart() -> None:
         session.run(twice)
     assert session.run(half) == (1,)
     assert session.run(size) == 1  # an element that is partly taken still takes its place
-    with pytest.raises(DeadlineExceededError):
+    with pytest.raises(DeadlineExceededError, match="holds 1 of 1 elements"):
         session.run(other, timeout=0.01)

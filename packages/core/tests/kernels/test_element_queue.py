@@ -120,7 +120,7 @@ def test_a_queue_does_what_a_list_would(kind: str, actions, capacity: int, seed:
         else:
             error = hr.errors.EndOfDataError if closed else hr.errors.DeadlineExceededError
             before = queue.size
-            with pytest.raises(error):
+            with pytest.raises(error, match="too few elements" if closed else "1 to take"):
                 queue.take(argument, IMPATIENT, fewer_at_end=action == "rest")
             assert queue.size == before
             if not closed and kind == "random":  # it drew for those that it gave back
@@ -175,7 +175,7 @@ def test_who_gives_up_leaves_the_elements_to_the_next() -> None:
     queue.add([(0,), (1,)], IMPATIENT)
     assert queue.size == 0  # the first has collected both
     step.give_up()
-    with pytest.raises(hr.errors.CancelledError):
+    with pytest.raises(hr.errors.CancelledError, match="holds 0 elements"):
         first.result()
     assert second.result() == [(0,), (1,)]
 
@@ -190,8 +190,9 @@ def test_an_interrupt_after_the_elements_were_handed_over_loses_none() -> None:
     call = Call(lambda: queue.take(1, Interrupted()))
     until(lambda: queue.waiting == (0, 1))
     queue.add([(7,)], IMPATIENT)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt) as caught:
         call.result()
+    assert caught.type is KeyboardInterrupt
     assert queue.take(1, IMPATIENT) == [(7,)]
 
 
@@ -252,7 +253,7 @@ def test_elements_stay_for_a_random_choice_until_the_queue_is_closed() -> None:
 def test_elements_of_equal_priority_that_were_given_back_come_first_again() -> None:
     queue = ElementQueue("PriorityQueue", "q", PriorityStore())
     queue.add([(np.array(1), number) for number in range(3)], IMPATIENT)
-    with pytest.raises(hr.errors.DeadlineExceededError):
+    with pytest.raises(hr.errors.DeadlineExceededError, match="1 to take"):
         queue.take(4, IMPATIENT)
     queue.add([(np.array(1), 3)], IMPATIENT)
     assert [number for _, number in queue.take(4, IMPATIENT)] == [0, 1, 2, 3]

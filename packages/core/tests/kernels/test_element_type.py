@@ -41,6 +41,15 @@ def test_every_dtype_keeps_its_bits(dtype) -> None:
     assert result.tobytes() == column.tobytes()
 
 
+def test_handles_and_lists_are_passed_on_as_they_are() -> None:
+    kind = ElementType((hr.variant,))
+    first, second = object(), object()
+    assert kind.element([first]) == (first,)
+    batch = np.empty(2, object)
+    batch[:] = [first, second]
+    assert kind.elements([batch]) == [(first,), (second,)]
+
+
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=5))
 def test_elements_are_padded_to_the_largest(sizes) -> None:
     kind = ElementType((hr.int32, hr.string), (hr.Shape([None, 2, None]), hr.Shape([None])), padded=True)

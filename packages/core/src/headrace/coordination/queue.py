@@ -1,4 +1,7 @@
-"""Queues as users hold them: what one step adds, another takes, each waiting until that is possible."""
+"""Queues as users hold them: what one step adds, another takes, each waiting until that is possible.
+
+More than half of the length is the users' documentation.
+"""
 
 from __future__ import annotations
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from headrace.coordination.coordinator import Coordinator
 from headrace.coordination.queue import Queue
-from headrace.errors import CancelledError, EndOfDataError
+from headrace.errors import CancelledError, EndOfDataError, InvalidArgumentError
 from headrace.graph.operation import Operation
 from headrace.kernels import queues as kernels
+from headrace.ops.queues import QUEUE_TYPES
 
 if TYPE_CHECKING:
     from headrace.session import Session
@@ -26,8 +27,8 @@ class QueueRunner:
     coordinator is asked to stop. When the coordinator stops, the queue is closed and steps that wait for room end.
 
     Args:
-      queue: the queue to fill.
-      enqueue_ops: the operations to run; one that is given twice is run by two threads.
+      queue: the queue to fill, or the operation that makes it, as in a graph that was read from a file.
+      enqueue_ops: the operations to run, or their names; one that is given twice is run by two threads.
       name: what its threads are named after; the queue's name by default.
 
     Example:
@@ -41,10 +42,20 @@ class QueueRunner:
       (3,)
     """
 
-    def __init__(self, queue: Queue, enqueue_ops: Sequence[Operation], *, name: str | None = None) -> None:
-        self.queue = queue
+    def __init__(
+        self, queue: Queue | Operation, enqueue_ops: Sequence[Operation | str], *, name: str | None = None
+    ) -> None:
+        self.queue = queue.handle.op if isinstance(queue, Queue) else queue
         self.enqueue_ops = tuple(enqueue_ops)
         self.name = name or queue.name
+        if self.queue.type not in QUEUE_TYPES:
+            raise InvalidArgumentError(
+                "a queue runner fills a queue",
+                where=self.queue.location,
+                expected="a queue, or the operation that makes one",
+                got=f"an operation of type {self.queue.type}",
+                hint="take the first input of the enqueue operation: operation.inputs[0].op",
+            )
 
     def start(self, session: Session, coordinator: Coordinator) -> list[threading.Thread]:
         """Start the threads.
@@ -55,7 +66,7 @@ class QueueRunner:
         Returns:
           One thread for each operation.
         """
-        run = _Run(kernels.queue_behind(self.queue.handle.op, session.resources), coordinator, len(self.enqueue_ops))
+        run = _Run(kernels.queue_behind(self.queue, session.resources), coordinator, len(self.enqueue_ops))
         steps = [session.make_callable(op) for op in self.enqueue_ops]
         coordinator.on_stop(run.queue.close_now)
         return [
