@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
+from headrace.graph.functions import Body, Captures
 from headrace.graph.verifier import verify_bounded
 from headrace.passes.lower import can_lower, lower
 from headrace.passes.prune import prune
@@ -71,6 +72,15 @@ def constant_body(n: hr.Tensor) -> list[hr.Tensor]:
     return list(hr.while_loop(lambda i, a: i < n, lambda i, a: (i + 1, hr.constant(4.0)), [0, 1.0]))
 
 
+def choice(n: hr.Tensor) -> list[hr.Tensor]:
+    """Of four functions, and the last one for numbers that there are none for."""
+    x = hr.astype(n, hr.float32) + 0.5
+    functions = [lambda: x * 2.0, lambda: hr.exp(x), lambda: hr.constant(np.float32(3)), lambda: -x]
+    outside = hr.switch_case(n - 2, functions)
+    inside = hr.while_loop(lambda i, a: i < n, lambda i, a: (i + 1, a + hr.switch_case(i, functions)), [0, 0.0])
+    return [outside, *inside]
+
+
 def random_walk(n: hr.Tensor) -> list[hr.Tensor]:
     """Random numbers come from the same streams in the same order."""
 
@@ -88,10 +98,20 @@ def gradient(n: hr.Tensor) -> list[hr.Tensor]:
     return [z, *(item for item in found if isinstance(item, hr.Tensor))]
 
 
-@pytest.mark.parametrize(
-    "build", [branches, loop, loop_in_loop, branch_in_loop, loop_in_branch, constant_body, random_walk, gradient],
-    ids=lambda build: build.__name__,
-)  # fmt: skip
+BUILDERS = [
+    branches,
+    loop,
+    loop_in_loop,
+    branch_in_loop,
+    loop_in_branch,
+    constant_body,
+    choice,
+    random_walk,
+    gradient,
+]
+
+
+@pytest.mark.parametrize("build", BUILDERS, ids=lambda build: build.__name__)
 def test_A66_lowered_branches_and_loops_give_the_same(build: Callable[[hr.Tensor], list[hr.Tensor]]) -> None:
     with hr.Graph(seed=1).as_default() as graph:
         n = hr.placeholder(hr.int32, [])
@@ -110,10 +130,7 @@ def scattered(build: Callable[[hr.Tensor], list[hr.Tensor]]) -> tuple[hr.Graph, 
         return graph, n, build(n)
 
 
-@pytest.mark.parametrize(
-    "build", [branches, loop, loop_in_loop, branch_in_loop, loop_in_branch, constant_body, random_walk, gradient],
-    ids=lambda build: build.__name__,
-)  # fmt: skip
+@pytest.mark.parametrize("build", BUILDERS, ids=lambda build: build.__name__)
 def test_A62_A66_structured_branches_and_loops_over_devices_give_the_same(
     build: Callable[[hr.Tensor], list[hr.Tensor]],
 ) -> None:
@@ -173,3 +190,25 @@ def test_a_decision_that_is_no_truth_value_is_not_lowered() -> None:
         x = hr.placeholder(hr.float32, [])
         assert can_lower(hr.cond(x > 0.0, lambda: x, lambda: -x).op)
         assert not can_lower(x.op)
+
+
+@pytest.mark.parametrize("function_type", ["PartitionedCall", "StatefulPartitionedCall"])
+def test_a_call_over_devices_becomes_what_it_calls_and_draws_the_same_numbers(function_type: str) -> None:
+    with hr.Graph(seed=3).as_default() as graph:
+        x = hr.placeholder(hr.float32, [])
+        body = Body("called", outer=graph, captures=Captures(1))
+        argument = body.add_argument(0, x.spec, like=x)
+        with body.as_default():
+            with hr.device("CPU:1"):
+                noise = hr.random.normal([])
+            with hr.device("CPU:2"):
+                total = argument * 2.0 + noise
+        body.complete([total, noise])
+        results = hr.apply_op(function_type, [x], Tout=[hr.float32, hr.float32], f="called")
+        after = results[0] - results[1]
+    spread = hr.config(virtual_devices={"CPU": 3}, verify=True)
+    with hr.Session(graph, config=spread) as session, hr.Session(graph, config=hr.config(soft_placement=True)) as alone:
+        for value in (1.0, 2.0, 3.0):
+            fetches = [*results, after]
+            assert session.run(fetches, {x: value}, timeout=30.0) == alone.run(fetches, {x: value})
+        assert len(session.partitions(after, {x: 1.0})) >= 2

@@ -13,22 +13,29 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from headrace.graph.extensions import needed_operations, standing_for
 from headrace.graph.frames import forward_inputs, is_anywhere
 from headrace.graph.functions import Body
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor, origin
 from headrace.passes.rewrite import close_loops, copy_op
+from headrace.types import DType
 from headrace.types import bool as bool_dtype
 
 __all__ = ["can_lower", "lower"]
 
 _IFS = frozenset({"If", "StatelessIf"})
+_CASES = frozenset({"Case", "StatelessCase"})
 _WHILES = frozenset({"While", "StatelessWhile"})
+_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 
 
 def can_lower(op: Operation) -> bool:
-    """True for a branch or loop whose decision is known to be one truth value."""
+    """True for a call, and for a branch or loop whose decision is known to be a single value."""
+    if op.type in _CALLS or op.type in _CASES:
+        return True
     if op.type in _IFS:
         decision = op.inputs[0]
     elif op.type in _WHILES:
@@ -39,7 +46,7 @@ def can_lower(op: Operation) -> bool:
 
 
 def lower(graph: Graph, which: Callable[[Operation], bool]) -> Graph:
-    """Replace branches and loops by primitives, also those inside of what is replaced.
+    """Replace branches and loops by primitives, and calls by what they call, also inside of what is replaced.
 
     Args:
       graph: a bounded graph.
@@ -62,8 +69,7 @@ def _lowered_once(graph: Graph, which: Callable[[Operation], bool]) -> Graph:
         inputs = [tensors[tensor] for tensor in forward_inputs(op)]
         controls = list(dict.fromkeys(end for source in op.control_inputs for end in ends[source]))
         if can_lower(op) and which(op):
-            build = _Building(result, op, controls)
-            outputs, ends[op] = build.branch(inputs) if op.type in _IFS else build.loop(inputs)
+            outputs, ends[op] = _Building(result, op, controls).replace(inputs)
             for old, new in zip(op.outputs, outputs, strict=True):
                 new.shape = new.shape.merge(old.shape) if new.shape.is_compatible_with(old.shape) else new.shape
         else:
@@ -96,29 +102,56 @@ class _Building:
         self._graph = graph
         self._op = op
         self._controls = controls
+        self._switches: dict[tuple[Tensor, Tensor], Sequence[Tensor]] = {}
 
-    def branch(self, inputs: Sequence[Tensor]) -> tuple[list[Tensor], list[Operation]]:
-        """An `If`: the tensors that stand for its outputs, and what to wait for to come after it."""
-        decision, *given = inputs
-        decision = self._here(decision, inputs)
-        ways = self._add("Switch", [decision, decision], "decide", self._controls)
-        regions: list[_Region] = []
+    def replace(self, inputs: Sequence[Tensor]) -> tuple[Sequence[Tensor], Sequence[Operation]]:
+        """What stands for the outputs of the operation, and what to wait for to come after it."""
+        kind, bodies = self._op.type, self._op.bodies
+        if kind in _WHILES:
+            return self.loop(inputs)
+        if kind in _CALLS:
+            return self.call(inputs)
+        decision = self._here(inputs[0], inputs)
+        if kind in _IFS:
+            return self.branches(inputs[1:], [(bodies[0], decision, 1), (bodies[1], decision, 0)])
+        numbers = [self._constant(number, decision.dtype) for number in range(len(bodies))]
+        taken = [self._add("Equal", [decision, number], "chosen").outputs[0] for number in numbers[:-1]]
+        beyond = [
+            self._add("Less", [decision, numbers[0]], "below").outputs[0],
+            self._add("GreaterEqual", [decision, numbers[-1]], "above").outputs[0],
+        ]
+        last = self._add("LogicalOr", beyond, "last").outputs[0]
+        return self.branches(inputs[1:], [(body, way, 1) for body, way in zip(bodies, [*taken, last], strict=True)])
+
+    def branches(
+        self, inputs: Sequence[Tensor], ways: Sequence[tuple[Body, Tensor, int]]
+    ) -> tuple[list[Tensor], list[Operation]]:
+        """An `If` or `Case`: for each branch its function, a truth value, and which value of that takes it."""
+        ended: list[Tensor] = []
         found: list[list[Tensor]] = []
-        switched = [self._switched(tensor, decision, f"input_{number}") for number, tensor in enumerate(given)]
-        for body, way in zip(self._op.bodies, (1, 0), strict=True):
-            region = _Region(self._add("Identity", [ways.outputs[way]], "pivot"))
-            arguments = [pair[way] for pair in switched]
+        for body, decision, way in ways:
+            region = _Region(self._add("Identity", [self._switched(decision, decision, self._controls)[way]], "pivot"))
+            arguments = [self._switched(tensor, decision)[way] for tensor in inputs]
             region.alive.update(tensor for tensor in arguments if tensor.op.type == "Switch")
             found.append(self._splice(body, arguments, region))
-            regions.append(region)
+            ended.append(self._add("Identity", [region.pivot.outputs[0]], "ended", region.effects).outputs[0])
+        count = len(ways)
         results = [
-            self._add("Merge", [no, yes], f"output_{number}", N=2).outputs[0]
-            for number, (yes, no) in enumerate(zip(*found, strict=True))
+            self._add("Merge", values[::-1], f"output_{number}", N=count).outputs[0]
+            for number, values in enumerate(zip(*found, strict=True))
         ]
-        ended = [
-            self._add("Identity", [region.pivot.outputs[0]], "ended", region.effects).outputs[0] for region in regions
-        ]
-        return results, [self._add("Merge", ended[::-1], "ended", N=2)]
+        return results, [self._add("Merge", ended[::-1], "ended", N=count)]
+
+    def call(self, inputs: Sequence[Tensor]) -> tuple[list[Tensor], list[Operation]]:
+        """A call: the operations of the function in its place."""
+        near = [tensor for tensor in inputs if not is_anywhere(tensor.op)]
+        if near:
+            pivot = self._add("Identity", near[:1], "pivot", self._controls)
+        else:
+            pivot = self._graph.create_op("NoOp", name=f"{self._op.name}/pivot", control_inputs=self._controls)
+        region = _Region(pivot, set(near))
+        results = self._splice(self._op.bodies[0], inputs, region)
+        return results, region.effects or [pivot]
 
     def loop(self, inputs: Sequence[Tensor]) -> tuple[list[Tensor], list[Operation]]:
         """A `While`: the tensors that stand for its outputs, and what to wait for to come after it."""
@@ -136,8 +169,9 @@ class _Building:
             if kept and is_anywhere(tensor.op):
                 values.append(tensor)
                 continue
-            name = f"input_{number}"
-            enter = self._add("Enter", [self._here(tensor, inputs)], name, self._controls, is_constant=kept, **frame)
+            enter = self._add(
+                "Enter", [self._here(tensor, inputs)], f"input_{number}", self._controls, is_constant=kept, **frame
+            )
             if not kept:
                 enter = self._add("Merge", enter.outputs, f"variable_{number}", N=1)
                 enter.outputs[0].shape = self._op.outputs[number].shape
@@ -159,12 +193,18 @@ class _Building:
         outputs = [left.get(value, tensor) for value, tensor in zip(values, inputs, strict=True)]
         return outputs, [tensor.op for tensor in left.values()]
 
-    def _switched(self, tensor: Tensor, decision: Tensor, name: str) -> tuple[Tensor, Tensor]:
-        """A value for the branch that is not taken and for the one that is; the same where it is everywhere."""
+    def _switched(self, tensor: Tensor, decision: Tensor, controls: Sequence[Operation] = ()) -> Sequence[Tensor]:
+        """A value for the two ways of a decision; the same for both where it is everywhere."""
         if is_anywhere(tensor.op):
             return tensor, tensor
-        no, yes = self._add("Switch", [tensor, decision], name).outputs
-        return no, yes
+        found = self._switches.get((tensor, decision))
+        if found is None:
+            found = self._switches[tensor, decision] = self._add("Switch", [tensor, decision], "way", controls).outputs
+        return found
+
+    def _constant(self, value: int, dtype: DType) -> Tensor:
+        attrs = {"value": np.asarray(value, dtype.array_type), "dtype": dtype}
+        return self._graph.create_op("Const", (), attrs, name=f"{self._op.name}/number").outputs[0]
 
     def _here(self, tensor: Tensor, inputs: Sequence[Tensor]) -> Tensor:
         """The same value, but of the loop around: a constant belongs to none, and would start the loop outside."""
@@ -210,7 +250,7 @@ class _Building:
         return self._graph.create_op(
             op_type,
             inputs,
-            attrs if op_type == "LoopCond" else {"T": inputs[0].dtype, **attrs},
+            attrs if op_type in ("LoopCond", "LogicalOr") else {"T": inputs[0].dtype, **attrs},
             name=f"{self._op.name}/{name}",
             control_inputs=controls,
             device=self._op.device,

@@ -10,6 +10,7 @@ from headrace.config import Config
 from headrace.graph.device_name import parse_device
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation
+from headrace.graph.verifier import verify_bounded
 from headrace.interfaces import Backend, Resources
 from headrace.passes.lower import lower
 from headrace.placement.device import Device, local_devices
@@ -81,7 +82,7 @@ def divide(
       graph: the optimised bounded graph.
       table: the devices there are.
       resources: the container of the session, which remembers where state was placed.
-      config: `soft_placement` and `log_placement`.
+      config: `soft_placement`, `log_placement` and `verify`.
     Returns:
       The placed graph, and its parts.
     Raises:
@@ -104,7 +105,11 @@ def divide(
         )
     for op, device in placement.devices.items():
         op.device = str(device)
-    return graph, partition(graph, placement.devices)
+    parts = partition(graph, placement.devices)
+    if config.verify:
+        for part in parts:
+            verify_bounded(part.graph, stage=f"partition for {part.device}")
+    return graph, parts
 
 
 def _spans_devices(op: Operation) -> bool:
