@@ -6,15 +6,22 @@ import http.client
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import trustme
+import uvicorn
 
+from headrace_serving import ModelRepository, ModelServer, create_app
+from headrace_serving import listen as listening
 from headrace_serving.listen import listen, url_of
 
 SERVE_A_MODEL_THAT_WAITS = """
@@ -131,3 +138,71 @@ def test_a_model_that_never_ends_does_not_keep_the_process(tmp_path: Path) -> No
 def test_small_answers_are_sent_at_once() -> None:
     with listen("127.0.0.1", 0) as listener:
         assert listener.proto == socket.IPPROTO_TCP  # what asyncio looks at before it turns waiting off
+
+
+def _run_in_thread(listener: socket.socket, **options: Any) -> tuple[threading.Thread, Callable[[], None]]:
+    """Serve nothing but health; the thread, and what ends it."""
+    app = create_app(ModelServer(ModelRepository([])))
+    config = uvicorn.Config(app, log_level="error", lifespan="off", http=listening._Impatient, **options)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+
+    def end() -> None:
+        server.should_exit = True
+        thread.join()
+
+    return thread, end
+
+
+def test_clients_that_do_not_say_what_they_want_are_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "HEADER_SECONDS", 0.2)
+    health = b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n"
+    with listen("127.0.0.1", 0) as listener:
+        _, end = _run_in_thread(listener)
+        try:
+            for beginning in (b"", b"GET /v2/health/live HTTP/1.1\r\nHo", health + b"\r\n" + health):
+                with socket.create_connection(listener.getsockname(), timeout=30) as connection:
+                    connection.sendall(beginning)
+                    received = b""
+                    while piece := connection.recv(1 << 16):
+                        received += piece
+                    assert received.count(b"200 OK") == beginning.count(b"\r\n\r\n")
+        finally:
+            end()
+
+
+def test_tls(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    certificate = authority.issue_cert("localhost")
+    files = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    certificate.cert_chain_pems[0].write_to_path(files[0])
+    certificate.private_key_pem.write_to_path(files[1])
+    script = """
+import sys
+from pathlib import Path
+from headrace_serving import ModelRepository, ModelServer, create_app
+from headrace_serving.listen import listen, run, url_of
+listener = listen("127.0.0.1", 0)
+files = Path(sys.argv[1]), Path(sys.argv[2])
+app = create_app(ModelServer(ModelRepository([])))
+run(app, listener, lambda: print(url_of(listener, "https"), flush=True), certificate=files)
+"""
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+    command = [sys.executable, "-c", script, *map(str, files)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        address = urlsplit(_line(process))
+        assert address.scheme == "https"
+        for context in (trusting, ssl.create_default_context()):
+            connection = http.client.HTTPSConnection("localhost", address.port, timeout=30, context=context)
+            try:
+                connection.request("GET", "/v2/health/live")
+                assert connection.getresponse().status == 200
+                assert context is trusting
+            except ssl.SSLCertVerificationError:
+                assert context is not trusting
+            finally:
+                connection.close()
+        process.terminate()
+        assert process.wait(30) == 0

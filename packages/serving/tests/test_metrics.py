@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace_serving.metrics import MICROSECOND_BOUNDS, Counter, Gauge, Histogram, exposition
+from headrace_serving.metrics import MICROSECOND_BOUNDS, Counter, Gauge, Histogram, added, exposition
 
 
 def test_a_counter() -> None:
@@ -39,3 +39,17 @@ def test_a_gauge_is_read_when_asked() -> None:
 
 def test_tensorflow_serving_s_buckets() -> None:
     assert (len(MICROSECOND_BOUNDS), MICROSECOND_BOUNDS[0], MICROSECOND_BOUNDS[1]) == (33, 10, 18)
+
+
+def test_numbers_of_several_processes_are_added() -> None:
+    counter = Counter("c", "C.", ["code"])
+    histogram = Histogram("h", "H.", [], [1.0])
+    gauge = Gauge("g", "G.", [], lambda: {(): 2})
+    same = Gauge("s", "S.", [], lambda: {(): 2}, shared=True)
+    counter.add("200")
+    histogram.observe(0.5)
+    metrics = (counter, histogram, gauge, same)
+    states = [added([metric.state(), metric.state()]) for metric in metrics]
+    text = exposition(metrics, states).decode()
+    for line in ('c{code="200"} 2', 'h_bucket{le="1"} 2', "h_sum 1", "h_count 2", "g 4", "s 2"):
+        assert f"{line}\n" in text

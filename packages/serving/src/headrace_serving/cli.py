@@ -6,12 +6,13 @@ import json
 import logging
 import os
 import re
-import socket
 import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import click
 
@@ -26,13 +27,17 @@ from headrace_serving.app import (
 )
 from headrace_serving.batch_queue import BatchingOptions, usual_sizes
 from headrace_serving.catalog import ModelConfig, VersionPolicy, models_in, parse_policy, read_models
+from headrace_serving.endpoint import Endpoint
 from headrace_serving.execution import Executor, limit_blas
 from headrace_serving.listen import DEFAULT_GRACE, listen, run, url_of
 from headrace_serving.manager import ModelManager
 from headrace_serving.repository import ModelRepository, ModelSpec, State, no_version_loads, version_folders
 from headrace_serving.server import ModelServer
+from headrace_serving.siblings import Siblings
+from headrace_serving.workers import supervise, worker_place
 
 _LAST_SECONDS = 0.5
+_ARGUMENTS = "headrace_serving.arguments"
 
 
 def _folders(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, Path]:
@@ -73,7 +78,17 @@ def _numbers(context: click.Context, parameter: click.Parameter, value: str) -> 
         raise click.BadParameter(f"{value!r} is not a list of numbers such as 1,8,32") from error
 
 
-@click.command()
+class _Remembering(click.Command):
+    """A command that remembers its arguments, for workers that are started with the same."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments."""
+        ctx.meta[_ARGUMENTS] = list(args)
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=_Remembering)
+@click.pass_context
 @click.option(
     "--model",
     "folders",
@@ -194,6 +209,26 @@ def _numbers(context: click.Context, parameter: click.Parameter, value: str) -> 
     help="Seconds that requests have to be answered in at the end.",
 )
 @click.option(
+    "--workers",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Processes that serve; --threads are divided among them.",
+)
+@click.option(
+    "--grpc-port",
+    type=click.IntRange(0, 65535),
+    help="Port for the Open Inference Protocol over gRPC; 0: any free one. Default: none. Needs the extra 'grpc'.",
+)
+@click.option(
+    "--tls-certificate",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File of the server's certificate, in PEM; HTTP becomes HTTPS.",
+)
+@click.option(
+    "--tls-key", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="File of the certificate's key."
+)
+@click.option(
     "--api-key",
     envvar="HEADRACE_API_KEY",
     help="Key that clients must send as X-API-Key; better set by the environment's HEADRACE_API_KEY.",
@@ -204,6 +239,7 @@ def _numbers(context: click.Context, parameter: click.Parameter, value: str) -> 
 @click.option("--strict-json", is_flag=True, help="Write null for NaN and infinities, and refuse them as bare tokens.")
 @click.option("--json", "as_json", is_flag=True, help="Print where the server listens as one line of JSON.")
 def serve(
+    context: click.Context,
     folders: dict[str, Path],
     models_dir: Path | None,
     config: Path | None,
@@ -224,6 +260,10 @@ def serve(
     max_concurrency: int,
     lame_duck: float,
     grace: int,
+    workers: int,
+    grpc_port: int | None,
+    tls_certificate: Path | None,
+    tls_key: Path | None,
     api_key: str | None,
     access_log: bool,
     cors: bool,
@@ -244,6 +284,14 @@ def serve(
     unknown = [name for name in labels if name not in folders]
     if unknown:
         raise click.UsageError(f"--label names {unknown[0]!r}, which is no model of --model")
+    if (tls_certificate is None) != (tls_key is None):
+        raise click.UsageError("--tls-certificate and --tls-key need each other.")
+    if workers > 1 and grpc_port == 0:
+        raise click.UsageError("--workers need a --grpc-port that all of them can have, not 0.")
+    place = worker_place()
+    if workers > 1 and place is None:
+        context.exit(_supervise(context.meta[_ARGUMENTS], host, port, workers, as_json=as_json))
+    threads = max(1, threads // workers)
     try:
         batching = (
             BatchingOptions(
@@ -261,7 +309,7 @@ def serve(
         manager = ModelManager(repository, models.catalog, load_model, _warm_up_sizes(batching))
         manager.reload()
         _check_loaded(repository, folders)
-        listener = listen(host, port)
+        listener = listen(host, port) if place is None else place.listener
     except (HeadraceError, OSError) as error:
         raise click.ClickException(str(error)) from error
     limit_blas(blas_threads)
@@ -280,22 +328,63 @@ def serve(
     )
     if access_log:
         _log_to_standard_error("headrace_serving.access")
+    endpoint = app.state.endpoint
+    if place is not None:
+        endpoint.siblings = Siblings(place.folder)
+        endpoint.siblings.answer(endpoint.respond)
+    grpc = None if grpc_port is None else _start_grpc(endpoint, host, grpc_port, tls_certificate, tls_key, workers)
     if poll:
         manager.start_polling(poll)
 
     def stopping() -> None:
         server.accepts = False
 
+    def announce() -> None:
+        as_line = as_json or place is not None
+        scheme = "http" if tls_certificate is None else "https"
+        click.echo(_announcement(repository, url_of(listener, scheme), grpc and grpc[1], as_json=as_line))
+
     run(
         app,
         listener,
-        lambda: click.echo(_announcement(repository, listener, as_json=as_json)),
+        announce,
+        certificate=None if tls_certificate is None or tls_key is None else (tls_certificate, tls_key),
         stopping=stopping,
         hangup=manager.retry,
         lame_duck=lame_duck,
         grace=grace,
     )
-    _end(app.state.executor)
+    if grpc is not None:
+        grpc[0].stop(grace).wait()
+    if endpoint.siblings is not None:
+        endpoint.siblings.close()
+    _end(endpoint.executor)
+
+
+def _supervise(arguments: list[str], host: str, port: int, workers: int, *, as_json: bool) -> int:
+    """Run workers with these arguments, and return the exit code."""
+    try:
+        listener = listen(host, port)
+    except OSError as error:
+        raise click.ClickException(str(error)) from error
+    return supervise(
+        arguments, listener, workers, lambda line: click.echo(line.strip() if as_json else _spelt(json.loads(line)))
+    )
+
+
+def _start_grpc(
+    endpoint: Endpoint, host: str, port: int, certificate: Path | None, key: Path | None, workers: int
+) -> tuple[Any, int]:
+    """Serve over gRPC too; the server and its port."""
+    try:
+        from headrace_serving.grpc_service import Certificate, start_grpc
+    except ImportError as error:
+        raise click.ClickException("--grpc-port needs grpcio: pip install 'headrace-serving[grpc]'") from error
+    shown = None if certificate is None or key is None else Certificate(certificate.read_bytes(), key.read_bytes())
+    try:
+        return start_grpc(endpoint, host, port, certificate=shown, shared_port=workers > 1)
+    except OSError as error:
+        raise click.ClickException(str(error)) from error
 
 
 def _log_to_standard_error(name: str) -> None:
@@ -347,16 +436,25 @@ def _check_loaded(repository: ModelRepository, folders: Mapping[str, Path]) -> N
             raise no_version_loads(name, folder, versions)
 
 
-def _announcement(repository: ModelRepository, listener: socket.socket, *, as_json: bool) -> str:
-    url = url_of(listener)
+def _announcement(repository: ModelRepository, url: str, grpc_port: int | None, *, as_json: bool) -> str:
     models = {
         name: [
             str(version.number) for version in repository.versions(ModelSpec(name)) if version.state is State.AVAILABLE
         ]
         for name in repository.names
     }
-    if as_json:
-        host, port = listener.getsockname()[:2]
-        return json.dumps({"url": url, "host": host, "port": port, "models": models})
-    lines = [f"{url}/v1/models/{name} (version {', '.join(numbers)})" for name, numbers in models.items()]
-    return "\n".join([f"Listening on {url}; Ctrl-C stops.", *lines])
+    address = urlsplit(url)
+    found: dict[str, Any] = {"url": url, "host": address.hostname, "port": address.port, "models": models}
+    if grpc_port is not None:
+        found["grpc_port"] = grpc_port
+    return json.dumps(found) if as_json else _spelt(found)
+
+
+def _spelt(found: dict[str, Any]) -> str:
+    lines = [f"Listening on {found['url']}; Ctrl-C stops."]
+    if "grpc_port" in found:
+        lines.append(f"gRPC on port {found['grpc_port']}")
+    lines += [
+        f"{found['url']}/v1/models/{name} (version {', '.join(numbers)})" for name, numbers in found["models"].items()
+    ]
+    return "\n".join(lines)

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 from starlette.types import Receive, Scope, Send
@@ -28,10 +28,11 @@ from headrace_serving.errors import BadRequestError, EncodingError, QueueFullErr
 from headrace_serving.execution import Executor, Outputs, ThreadExecutor, Work
 from headrace_serving.infer import InferAnswer
 from headrace_serving.json_tensor import dump_json
-from headrace_serving.model_statistics import parts
+from headrace_serving.model_statistics import ModelStatistics, parts
 from headrace_serving.observation import Exchange, Observer
 from headrace_serving.repository import ModelSpec
 from headrace_serving.server import ModelServer, Prepared
+from headrace_serving.siblings import Siblings
 from headrace_serving.urls import Call, Method, parse_url
 from headrace_serving.waiting import Begun, Waiter, too_slow
 
@@ -55,6 +56,7 @@ _CORS = [
     (b"access-control-allow-methods", b"POST, GET"),
     (b"access-control-allow-headers", b"Content-Type"),
 ]
+_METRICS, _STATISTICS = "metrics", "statistics"
 _RETRY_AFTER = (b"retry-after", b"1")
 _ACCEPT_ENCODING = (b"accept-encoding", b"gzip, deflate")
 
@@ -90,6 +92,7 @@ class Endpoint:
       batching: how requests share calls of a model.
       executor: computes the outputs.
       observer: counts what happens.
+      siblings: the other processes of this server; None if there are none.
 
     Args:
       server: what answers.
@@ -115,6 +118,7 @@ class Endpoint:
         cors: bool,
     ) -> None:
         self.server = server
+        self.siblings: Siblings | None = None
         self.limits = limits
         self._gzip = gzip
         self.api_key = api_key
@@ -195,7 +199,7 @@ class Endpoint:
         server = self.server
         match call.method:
             case Method.METRICS:
-                return _Answer(OK, self.observer.text(), [_TEXT])
+                return _Answer(OK, await self._metrics(), [_TEXT])
             case Method.SERVER_READY:
                 code = OK if server.ready else _NOT_READY
                 return _Answer(code, dump_json({"live": True, "ready": server.ready}), [_JSON])
@@ -214,7 +218,7 @@ class Endpoint:
             case Method.MODEL_READY:
                 body = server.model_ready(call.spec)
             case Method.STATISTICS:
-                body = server.model_statistics(call.spec)
+                body = await self._statistics(call.spec)
             case Method.CONFIG:
                 body = server.model_config(call.spec, self.batching)
             case _:
@@ -225,7 +229,47 @@ class Endpoint:
         if call.method is Method.INDEX:
             return await asyncio.to_thread(self.server.index, body)
         change = self.server.load if call.method is Method.LOAD else self.server.unload
-        return await asyncio.to_thread(change, call.spec.name, body)
+        answer = await asyncio.to_thread(change, call.spec.name, body)
+        await self._others(call.method.value, call.spec.name)
+        return answer
+
+    async def _others(self, what: str, about: str = "") -> list[Any]:
+        """Return the answers of the other processes of this server."""
+        if self.siblings is None:
+            return []
+        return [answer for answer in await asyncio.to_thread(self.siblings.ask, what, about) if answer is not None]
+
+    async def _metrics(self) -> bytes:
+        others = await self._others(_METRICS)
+        return self.observer.text(
+            [[{tuple(labels): numbers for labels, numbers in state} for state in states] for states in others]
+        )
+
+    async def _statistics(self, spec: ModelSpec) -> bytes:
+        others = await self._others(_STATISTICS)
+        if not others:
+            return self.server.model_statistics(spec)
+        together = ModelStatistics()
+        for state in (self.server.statistics.state(), *others):
+            together.add(state)
+        return self.server.model_statistics(spec, together)
+
+    def respond(self, what: str, about: str) -> object:
+        """Answer another process of this server.
+
+        Args:
+          what: what it asks.
+          about: name of the model that it means, if any.
+        """
+        match what:
+            case "load":
+                return self.server.load(about, b"").decode()
+            case "unload":
+                return self.server.unload(about, b"").decode()
+            case "statistics":
+                return self.server.statistics.state()
+            case _:
+                return [[(labels, numbers) for labels, numbers in state.items()] for state in self.observer.states()]
 
     async def _body(self, headers: Headers, receive: Receive, lead: int | None = None) -> bytes | memoryview:
         try:

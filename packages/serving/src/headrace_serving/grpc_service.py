@@ -54,7 +54,13 @@ class Certificate:
 
 
 def start_grpc(
-    endpoint: Endpoint, host: str, port: int, *, threads: int = 32, certificate: Certificate | None = None
+    endpoint: Endpoint,
+    host: str,
+    port: int,
+    *,
+    threads: int = 32,
+    certificate: Certificate | None = None,
+    shared_port: bool = False,
 ) -> tuple[Any, int]:
     """Serve what an endpoint serves over gRPC too, on threads of its own.
 
@@ -64,6 +70,7 @@ def start_grpc(
       port: 0 for any free one.
       threads: how many calls may be in progress.
       certificate: for TLS; None for none.
+      shared_port: whether other processes may listen on the same port.
     Returns:
       the `grpc.Server`, to be stopped by `stop(grace)`, and its port.
     Raises:
@@ -76,7 +83,10 @@ def start_grpc(
         options=[
             ("grpc.max_receive_message_length", limits.request_bytes),
             ("grpc.max_send_message_length", -1),
-            ("grpc.so_reuseport", 0),  # else a port that another server has would be taken without a word
+            (
+                "grpc.so_reuseport",
+                int(shared_port),
+            ),  # else a port may be taken twice
         ],
     )
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, _Service(endpoint).handlers()),))

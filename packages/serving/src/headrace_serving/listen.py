@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 _BACKLOG = 2048
 _SWITCH_SECONDS = 0.0005
 """How long a thread that computes in Python keeps the event loop from going on; the default is ten times as long, and
 the loop waits so long after each of its calls of the system."""
 DEFAULT_GRACE = 30  # seconds
+HEADER_SECONDS = 10.0
+"""How long a client may take until the end of its headers."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -47,10 +52,10 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def url_of(listener: socket.socket) -> str:
+def url_of(listener: socket.socket, scheme: str = "http") -> str:
     """Return the URL at which a socket listens."""
     host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def run(
@@ -58,6 +63,7 @@ def run(
     listener: socket.socket,
     announce: Callable[[], None],
     *,
+    certificate: tuple[Path, Path] | None = None,
     stopping: Callable[[], None] = lambda: None,
     hangup: Callable[[], None] = lambda: None,
     lame_duck: float = 0.0,
@@ -73,6 +79,7 @@ def run(
       app: the application.
       listener: from `listen`; closed at the end. Must be called from the main thread.
       announce: tells whoever waits for the server; called once, when connections are taken and signals handled.
+      certificate: files of the server's certificate and of its key, for TLS; None for none.
       stopping: called at once on SIGTERM, to turn new clients away.
       hangup: called on SIGHUP, on a thread of its own.
       lame_duck: seconds that the server goes on taking connections after SIGTERM, until nobody sends it any.
@@ -84,6 +91,9 @@ def run(
         log_level="warning",
         lifespan="off",
         proxy_headers=False,
+        http=_Impatient,
+        ssl_certfile=certificate and certificate[0],
+        ssl_keyfile=certificate and certificate[1],
         timeout_graceful_shutdown=grace,
     )
     server = _Server(config, stopping, lame_duck)
@@ -98,6 +108,43 @@ def run(
     ):
         announce()
         server.run(sockets=[listener])
+
+
+class _Impatient(HttpToolsProtocol):
+    """uvicorn's protocol, but for clients that take their time to say what they want: they are cut off.
+
+    The body has its own limit, the request's; and uvicorn ends connections that are idle between requests.
+    """
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        super().connection_made(transport)
+        self._heading = True
+        self._timer: asyncio.TimerHandle | None = self.loop.call_later(HEADER_SECONDS, self._cut_off)
+
+    def on_message_begin(self) -> None:
+        self._heading = True
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._heading = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        super().on_headers_complete()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._heading and self._timer is None:
+            self._timer = self.loop.call_later(HEADER_SECONDS, self._cut_off)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        super().connection_lost(exc)
+
+    def _cut_off(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.close()
 
 
 class _Server(uvicorn.Server):

@@ -24,7 +24,7 @@ from headrace_serving.repository import (
     version_folders,
     version_stamp,
 )
-from headrace_serving.warmup import warm_up
+from headrace_serving.warmup import recorded_requests, replay, warm_up
 
 _log = logging.getLogger(__name__)
 
@@ -168,6 +168,7 @@ class ModelManager:
             self._broken[name, number] = stamp
         else:
             warm_up(name, version.model, self._warm_up_sizes)
+            replay(name, version.model, recorded_requests(path))
             _log.info("model '%s' version %d is loaded", name, number)
         self._repository.publish(version)
 

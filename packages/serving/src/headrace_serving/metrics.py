@@ -9,6 +9,8 @@ import bisect
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+State = dict[tuple[str, ...], list[float]]
+"""Numbers by the values of labels."""
 MICROSECOND_BOUNDS = tuple(10 * 1.8**exponent for exponent in range(33))
 """Upper bounds of TensorFlow Serving's latency buckets, in microseconds."""
 ROW_BOUNDS = tuple(float(2**exponent) for exponent in range(11))
@@ -47,10 +49,16 @@ class Counter:
         with self._lock:
             self._values[labels] = self._values.get(labels, 0) + amount
 
-    def lines(self) -> Iterable[str]:
-        """Return the lines of the exposition."""
+    def state(self) -> State:
+        """Return the numbers, for adding them to those of other processes."""
         with self._lock:
-            values = sorted(self._values.items())
+            return {labels: [float(value)] for labels, value in self._values.items()}
+
+    def lines(self, state: State | None = None) -> Iterable[str]:
+        """Return the lines of the exposition, of these numbers or of others."""
+        values = sorted(
+            (labels, _number(numbers[0])) for labels, numbers in (self.state() if state is None else state).items()
+        )
         samples = [f"{self._name}{_labelled(zip(self._labels, labels, strict=True))} {v}" for labels, v in values]
         return [*_head(self._name, self._help, "counter"), *samples]
 
@@ -87,10 +95,15 @@ class Histogram:
             counts[bisect.bisect_left(self._bounds, value)] += 1
             total[0] += value
 
-    def lines(self) -> Iterable[str]:
-        """Return the lines of the exposition."""
+    def state(self) -> State:
+        """Return the numbers, for adding them to those of other processes: the buckets, then the sum."""
         with self._lock:
-            series = sorted((labels, list(counts), total[0]) for labels, (counts, total) in self._series.items())
+            return {labels: [*map(float, counts), total[0]] for labels, (counts, total) in self._series.items()}
+
+    def lines(self, state: State | None = None) -> Iterable[str]:
+        """Return the lines of the exposition, of these numbers or of others."""
+        found = self.state() if state is None else state
+        series = sorted((labels, [*map(int, numbers[:-1])], numbers[-1]) for labels, numbers in found.items())
         lines = _head(self._name, self._help, "histogram")
         for labels, counts, total in series:
             named = list(zip(self._labels, labels, strict=True))
@@ -113,28 +126,64 @@ class Gauge:
       help: what it tells.
       labels: names of the labels.
       read: returns the number now of each combination of labels.
+      shared: whether all processes have the same numbers, so that they must not be added.
     """
 
     def __init__(
-        self, name: str, help: str, labels: Sequence[str], read: Callable[[], Mapping[tuple[str, ...], float]]
+        self,
+        name: str,
+        help: str,
+        labels: Sequence[str],
+        read: Callable[[], Mapping[tuple[str, ...], float]],
+        *,
+        shared: bool = False,
     ) -> None:
+        self._shared = shared
         self._name = name
         self._help = help
         self._labels = labels
         self._read = read
 
-    def lines(self) -> Iterable[str]:
-        """Return the lines of the exposition."""
+    def state(self) -> State:
+        """Return the numbers, for adding them to those of other processes."""
+        return {labels: [float(value)] for labels, value in self._read().items()}
+
+    def lines(self, state: State | None = None) -> Iterable[str]:
+        """Return the lines of the exposition, of these numbers or of others."""
+        found = self.state() if state is None or self._shared else state
         samples = [
-            f"{self._name}{_labelled(zip(self._labels, labels, strict=True))} {_number(value)}"
-            for labels, value in sorted(self._read().items())
+            f"{self._name}{_labelled(zip(self._labels, labels, strict=True))} {_number(numbers[0])}"
+            for labels, numbers in sorted(found.items())
         ]
         return [*_head(self._name, self._help, "gauge"), *samples]
 
 
-def exposition(metrics: Iterable[Counter | Histogram | Gauge]) -> bytes:
-    """Return the text of some metrics, in Prometheus' format 0.0.4."""
-    return "".join(f"{line}\n" for metric in metrics for line in metric.lines()).encode()
+def exposition(metrics: Sequence[Counter | Histogram | Gauge], states: Sequence[State] | None = None) -> bytes:
+    """Return the text of some metrics, in Prometheus' format 0.0.4.
+
+    Args:
+      metrics: what they are.
+      states: their numbers; their own if left out.
+    """
+    given = [None] * len(metrics) if states is None else states
+    return "".join(
+        f"{line}\n" for metric, state in zip(metrics, given, strict=True) for line in metric.lines(state)
+    ).encode()
+
+
+def added(states: Iterable[State]) -> State:
+    """Return the sums of the numbers of several processes.
+
+    Example:
+      >>> added([{("a",): [1.0]}, {("a",): [2.0], ("b",): [3.0]}])
+      {('a',): [3.0], ('b',): [3.0]}
+    """
+    sums: State = {}
+    for state in states:
+        for labels, numbers in state.items():
+            known = sums.get(labels)
+            sums[labels] = list(numbers) if known is None else [a + b for a, b in zip(known, numbers, strict=True)]
+    return sums
 
 
 def _head(name: str, help: str, kind: str) -> list[str]:

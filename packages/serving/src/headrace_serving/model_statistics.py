@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 _PARTS = ("success", "fail", "queue", "compute_input", "compute_infer", "compute_output")
 _Times = dict[str, list[float]]
@@ -74,6 +75,30 @@ class ModelStatistics:
         if entry is None:
             entry = self._versions[model, version] = _Version()
         return entry
+
+    def add(self, state: Sequence[Any]) -> None:
+        """Add what another process has counted, as its `state` tells it."""
+        with self._lock:
+            for model, version, last, rows, calls, times, batches in state:
+                entry = self._entry(model, version)
+                entry.last = max(entry.last, last)
+                entry.rows += rows
+                entry.calls += calls
+                for part, (count, seconds) in times.items():
+                    entry.times[part][0] += count
+                    entry.times[part][1] += seconds
+                for size, (count, seconds) in batches:
+                    batch = entry.batches.setdefault(size, [0, 0.0])
+                    batch[0] += count
+                    batch[1] += seconds
+
+    def state(self) -> list[Any]:
+        """Return all sums as plain lists, for `add` in another process."""
+        with self._lock:
+            return [
+                [model, version, entry.last, entry.rows, entry.calls, entry.times, list(entry.batches.items())]
+                for (model, version), entry in self._versions.items()
+            ]
 
     def entry(self, model: str, version: int) -> dict[str, object]:
         """Return the object of a version, with zeros if nobody has asked it."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from headrace_serving.codes import Code
-from headrace_serving.metrics import MICROSECOND_BOUNDS, ROW_BOUNDS, Counter, Gauge, Histogram, exposition
+from headrace_serving.metrics import MICROSECOND_BOUNDS, ROW_BOUNDS, Counter, Gauge, Histogram, State, added, exposition
 from headrace_serving.repository import ModelRepository, ModelSpec
 
 _access = logging.getLogger("headrace_serving.access")
@@ -82,7 +82,19 @@ class Observer:
             "headrace_serving_waiting_rows", "Rows that wait for a batch.", [], lambda: {(): waiting()}
         )
         self._versions = Gauge(
-            "headrace_serving_versions", "Versions of models.", ["model_name", "state"], self._states
+            "headrace_serving_versions", "Versions of models.", ["model_name", "state"], self._states, shared=True
+        )
+
+        self._metrics: tuple[Counter | Histogram | Gauge, ...] = (
+            self._requests,
+            self._latency,
+            self._runtime,
+            self._batches,
+            self._rows,
+            self._answers,
+            self._active,
+            self._waiting,
+            self._versions,
         )
 
     def batch(self, rows: int, padded: int) -> None:
@@ -122,21 +134,20 @@ class Observer:
         }
         _access.info(json.dumps(line))
 
-    def text(self) -> bytes:
-        """Return all metrics in Prometheus' format."""
-        return exposition(
-            (
-                self._requests,
-                self._latency,
-                self._runtime,
-                self._batches,
-                self._rows,
-                self._answers,
-                self._active,
-                self._waiting,
-                self._versions,
-            )
-        )
+    def states(self) -> list[State]:
+        """Return the numbers of all metrics, for adding them to those of other processes."""
+        return [metric.state() for metric in self._metrics]
+
+    def text(self, others: Sequence[Sequence[State]] = ()) -> bytes:
+        """Return all metrics in Prometheus' format.
+
+        Args:
+          others: the `states` of other processes that serve the same.
+        """
+        if not others:
+            return exposition(self._metrics)
+        sums = [added(states) for states in zip(self.states(), *others, strict=True)]
+        return exposition(self._metrics, sums)
 
     def _states(self) -> dict[tuple[str, ...], float]:
         states: dict[tuple[str, ...], float] = {}

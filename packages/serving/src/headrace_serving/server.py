@@ -256,9 +256,12 @@ class ModelServer:
         version, _ = self._resolve(spec)
         return dump_json({"name": version.name, "ready": True})
 
-    def model_statistics(self, spec: ModelSpec) -> bytes:
+    def model_statistics(self, spec: ModelSpec, statistics: ModelStatistics | None = None) -> bytes:
         """Answer what the versions of a model have done, or those of all models if none is named.
 
+        Args:
+          spec: which model.
+          statistics: sums of several processes; the server's own if left out.
         Raises:
           ServableNotFoundError: no such model or version.
         """
@@ -271,9 +274,8 @@ class ModelServer:
             for version in self.repository.versions(ModelSpec(name, spec.version))
             if version.state is State.AVAILABLE
         ]
-        return dump_json(
-            {"model_stats": [self.statistics.entry(version.name, version.number) for version in reversed(found)]}
-        )
+        sums = self.statistics if statistics is None else statistics
+        return dump_json({"model_stats": [sums.entry(version.name, version.number) for version in reversed(found)]})
 
     def model_config(self, spec: ModelSpec, batching: BatchingOptions | None = None) -> bytes:
         """Answer a model's inputs, outputs and batching, as Triton describes them.

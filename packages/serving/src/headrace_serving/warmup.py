@@ -1,15 +1,25 @@
-"""Calling a model before anybody else does, so that its first requests are as fast as the others."""
+"""Calling a model before anybody else does, so that its first requests are as fast as the others.
+
+A model's folder may hold requests that were recorded, one JSON body of a predict request in each line of
+`assets.extra/warmup_requests.jsonl`; they are sent too.
+"""
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
 from headrace_serving.model import Array, Model, Signature, TensorInfo
+from headrace_serving.predict import parse_predict
 
 _log = logging.getLogger(__name__)
+
+_RECORDED = Path("assets.extra", "warmup_requests.jsonl")
+_MOST_RECORDED = 1000
 
 
 def warm_up(name: str, model: Model, batch_sizes: Sequence[int] = (1,)) -> None:
@@ -33,6 +43,31 @@ def warm_up(name: str, model: Model, batch_sizes: Sequence[int] = (1,)) -> None:
             except Exception as error:
                 _log.info("signature '%s' of model '%s' does not take zeros: %s", signature_name, name, error)
                 break
+
+
+def recorded_requests(folder: Path) -> list[bytes]:
+    """Return the bodies of the requests with which an exported model wants to be warmed up; at most a thousand."""
+    try:
+        with (folder / _RECORDED).open("rb") as file:
+            return [line for line in itertools.islice(file, _MOST_RECORDED) if line.strip()]
+    except OSError:
+        return []
+
+
+def replay(name: str, model: Model, bodies: Sequence[bytes]) -> None:
+    """Send recorded predict requests to a model; those that it refuses are logged.
+
+    Args:
+      name: of the model, for the log.
+      model: the model.
+      bodies: what the requests have in them.
+    """
+    for number, body in enumerate(bodies, 1):
+        try:
+            request = parse_predict(body, model.signatures)
+            request.signature(**request.inputs)
+        except Exception as error:
+            _log.warning("recorded request %d of model '%s' fails: %s", number, name, error)
 
 
 def _zeros(signature: Signature, rows: int) -> dict[str, Array] | None:

@@ -1,0 +1,128 @@
+"""Several processes behind one socket: their answers, sums and end."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+import pytest
+
+import headrace as hr
+from headrace_checkpoint import save_model
+from headrace_serving.siblings import Siblings
+
+COMMAND = [sys.executable, "-c", "from headrace_serving.cli import serve; serve()"]
+Served = tuple[subprocess.Popen[str], str]
+
+
+def export(folder: Path) -> None:
+    """Export y = x / 2."""
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [None], name="x")
+        signature = hr.Signature(inputs={"x": x}, outputs={"y": x * hr.Variable(np.float32(0.5))})
+    with hr.Session(graph) as session:
+        save_model(folder, session, {"serving_default": signature})
+
+
+@pytest.fixture(name="served")
+def _served(tmp_path: Path) -> Iterator[Served]:
+    export(tmp_path / "half" / "1")
+    options = ["--model", f"half={tmp_path / 'half'}", "--workers", "2", "--port", "0", "--json", "--lame-duck", "0"]
+    with subprocess.Popen([*COMMAND, *options], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield process, json.loads(process.stdout.readline())["url"]
+        process.terminate()
+        process.wait(30)
+
+
+def ask(url: str, verb: str, path: str, body: bytes = b"") -> tuple[int, str]:
+    """Send a request on a connection of its own."""
+    address = urlsplit(url)
+    assert address.hostname is not None
+    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=30)
+    try:
+        connection.request(verb, path, body)
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+    finally:
+        connection.close()
+
+
+def children(process: int) -> list[int]:
+    """Return the processes that a process has started."""
+    return [int(number) for number in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
+def test_workers_answer_together(served: Served) -> None:
+    process, url = served
+    assert len(children(process.pid)) == 2
+    for _ in range(20):
+        assert ask(url, "POST", "/v1/models/half:predict", b'{"instances": [3]}') == (200, '{"predictions":[1.5]}')
+    for _ in range(5):  # whichever of them is asked
+        _, text = ask(url, "GET", "/monitoring/prometheus/metrics")
+        assert ':tensorflow:serving:request_count{model_name="half",status="OK"} 20\n' in text
+        assert (
+            ':tensorflow:serving:request_latency_count{model_name="half",API="Predict",entrypoint="REST"} 20\n' in text
+        )
+        assert 'headrace_serving_versions{model_name="half",state="AVAILABLE"} 1\n' in text
+        (entry,) = json.loads(ask(url, "GET", "/v2/models/stats")[1])["model_stats"]
+        assert (entry["inference_count"], entry["inference_stats"]["success"]["count"]) == (20, 20)
+    assert ask(url, "POST", "/v2/repository/models/half/unload")[0] == 200
+    assert [ask(url, "POST", "/v1/models/half:predict", b"{}")[0] for _ in range(8)] == [404] * 8
+    assert ask(url, "POST", "/v2/repository/models/half/load")[0] == 200
+    assert [ask(url, "GET", "/v2/models/half/ready")[0] for _ in range(8)] == [200] * 8
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
+def test_a_worker_that_dies_is_replaced(served: Served) -> None:
+    process, url = served
+    first = children(process.pid)
+    os.kill(first[0], signal.SIGKILL)
+    end = time.monotonic() + 60
+    while (now := children(process.pid)) == first or len(now) < 2:
+        assert ask(url, "GET", "/v2/health/live")[0] == 200
+        assert time.monotonic() < end
+    assert first[1] in now
+    assert ask(url, "POST", "/v1/models/half:predict", b'{"instances": [3]}')[0] == 200
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0
+
+
+def test_workers_that_cannot_start(tmp_path: Path) -> None:
+    options = ["--model", f"half={tmp_path}", "--workers", "2", "--port", "0"]
+    done = subprocess.run([*COMMAND, *options], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert re.search("no exported model to serve", done.stderr)
+
+
+def test_siblings_answer_each_other(tmp_path: Path) -> None:
+    first, second = Siblings(tmp_path), None
+    first._path.rename(tmp_path / "1.socket")  # both are in this process
+
+    def respond(what: str, about: str) -> Any:
+        if what == "fail":
+            raise ZeroDivisionError("oops")
+        return [what, about]
+
+    first.answer(respond)
+    second = Siblings(tmp_path)
+    assert second.ask("metrics", "m") == [["metrics", "m"]]
+    assert second.ask("fail") == [None]
+    (tmp_path / "gone.socket").touch()
+    assert second.ask("metrics") == [["metrics", ""]]
+    second.close()
+    first.close()
