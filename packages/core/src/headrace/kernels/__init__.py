@@ -51,6 +51,7 @@ from headrace.kernels import (  # noqa: F401
     queues,
     random,
     ranges,
+    readers,
     recurrent,
     reduction,
     reshaping,

@@ -55,6 +55,7 @@ from headrace.ops import (  # noqa: F401
     queues,
     random,
     ranges,
+    readers,
     recurrent,
     reduction,
     reshaping,

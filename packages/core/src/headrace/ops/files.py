@@ -1,14 +1,24 @@
-"""Whole files as strings (`hr.files`)."""
+"""Files (`hr.files`): whole ones as strings, and readers of their records."""
 
 from __future__ import annotations
 
 from headrace.graph.apply import TensorLike, apply_op
 from headrace.graph.op_def import InferenceContext, register_op
 from headrace.graph.operation import Operation, Tensor
+from headrace.ops.readers import Reader, fixed_length_reader, record_reader, text_line_reader, whole_file_reader
 from headrace.ops.shapes import check_scalar
 from headrace.types import Shape
 
-__all__ = ["matching", "read", "write"]
+__all__ = [
+    "Reader",
+    "fixed_length_reader",
+    "matching",
+    "read",
+    "record_reader",
+    "text_line_reader",
+    "whole_file_reader",
+    "write",
+]
 
 
 @register_op("ReadFile", inputs={"filename": "string"}, outputs={"contents": "string"}, stateful=True, reads_only=True)
