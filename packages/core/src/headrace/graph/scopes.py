@@ -32,6 +32,7 @@ __all__ = [
     "enter",
     "has_graph",
     "name_scope",
+    "outermost_graph",
     "requested_device",
     "without_control_dependencies",
 ]
