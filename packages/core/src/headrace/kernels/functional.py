@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from headrace.interfaces import OpContext
 from headrace.kernels.registry import register_kernel
 from headrace.types import Array
@@ -14,10 +12,9 @@ from headrace.types import Array
 __all__ = ["is_true"]
 
 
-def is_true(value: Any) -> bool:
+def is_true(value: Array) -> bool:
     """What a predicate says: a scalar unless it is zero or empty text, another tensor if it has elements."""
-    array = np.asarray(value)
-    return bool(array.size) if array.ndim else bool(array[()])
+    return bool(value) if value.ndim == 0 else value.size > 0
 
 
 @register_kernel("If", aliases=[1])
@@ -46,16 +43,18 @@ def _call(op: OpContext, inputs: Sequence[Any]) -> Sequence[Any]:
 def _while(op: OpContext, inputs: Sequence[Any]) -> Sequence[Any]:
     functions, check = op.functions, op.step.check
     condition_name, body_name = op.attr("cond").name, op.attr("body").name
+    keeps_shapes = all(spec.shape.is_fully_defined for spec in op.outputs)
     values = inputs
     shapes: list[Any] | None = None
     iteration = 0
     try:
         while True:
-            now = [getattr(value, "shape", None) for value in values]
-            if now != shapes:  # most loops keep their shapes, and asking for a compiled body costs a microsecond
-                condition = functions.compiled(condition_name, values)
-                body = functions.compiled(body_name, values)
-                shapes = now
+            if shapes is None or not keeps_shapes:
+                now = [getattr(value, "shape", None) for value in values]
+                if now != shapes:  # asking for a compiled body costs a microsecond
+                    condition = functions.compiled(condition_name, values)
+                    body = functions.compiled(body_name, values)
+                    shapes = now
             check()
             if not is_true(condition(values)[0]):
                 return values

@@ -23,8 +23,13 @@ __all__ = ["checked_late", "shows_late"]
 
 
 def shows_late(op: Operation) -> bool:
-    """True if the size of an input is not known before the step; functions are compiled for the sizes that they get."""
-    return not op.op_def.function_attrs and any(tensor.dtype.numpy is not None and not tensor.shape.is_fully_defined for tensor in op.inputs)
+    """True if the size of an input is not known before the step.
+
+    What calls functions need not ask: they are compiled for the sizes that they get.
+    """
+    if op.op_def.function_attrs:
+        return False
+    return any(tensor.dtype.numpy is not None and not tensor.shape.is_fully_defined for tensor in op.inputs)
 
 
 def checked_late(op: Operation, function: Callable[..., Any]) -> Callable[..., Any]:

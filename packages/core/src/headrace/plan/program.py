@@ -53,6 +53,7 @@ class Program:
       last: see `memory.last_uses`.
       shared: result positions that must be copied, because their memory is not theirs alone.
       handles: result positions whose value is no array.
+      is_nested: it is the body of a function, which only runs inside the step of another program.
     """
 
     arguments: tuple[int, ...]
@@ -64,6 +65,7 @@ class Program:
     last: dict[int, int]
     shared: frozenset[int]
     handles: frozenset[int]
+    is_nested: bool
 
     @classmethod
     def of(cls, segment: Graph, resources: Resources, functions: Functions) -> Program:
@@ -110,6 +112,7 @@ class Program:
             last=last,
             shared=_shared_results(ordered, roots, lines, passed_on, {*constants, *allocation.offsets}),
             handles=frozenset(position for position, number in enumerate(ordered) if is_handle(tensors[number].dtype)),
+            is_nested=bool(passed_on),
         )
 
 
