@@ -41,14 +41,16 @@ class Call:
         """True once it has ended."""
         return not self._thread.is_alive()
 
-    def result(self) -> Any:
+    def result(self, patience: float = PATIENCE) -> Any:
         """What it returned, once it has.
 
+        Args:
+          patience: seconds after which it counts as stuck.
         Raises:
           TimeoutError: it is stuck.
           BaseException: what it raised.
         """
-        self._thread.join(PATIENCE)
+        self._thread.join(patience)
         if not self.is_done:
             raise TimeoutError("the call is stuck")
         if self._error is not None:
