@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.plan.plan import Plan
+from headrace.kernels.context import inside_step
+from headrace.placement.device import local_devices
+from headrace.placement.partition import Partition
+from headrace.plan.plan import CompiledPart, Plan
 from headrace.runtime.partitioned import PartsExecutor
+from headrace.runtime.step_control import StepController
 from headrace.runtime.step_definition import StepDefinition
 
 FOUR = hr.config(virtual_devices={"CPU": 4})
@@ -164,3 +171,83 @@ def test_a_step_over_devices_ends_at_its_deadline_and_when_cancelled() -> None:
             y = hr.negative(x, name="y")
     with hr.Session(graph, config=FOUR) as session, pytest.raises(hr.errors.DeadlineExceededError, match="before"):
         session.run(y, timeout=0.0)
+
+
+def _waiting_graph() -> tuple[hr.Graph, hr.Tensor, hr.Tensor]:
+    """A graph in which one device waits for a queue that nobody fills, and what another one makes of that."""
+    with hr.Graph().as_default() as graph:
+        with hr.device("CPU:1"):
+            queue = hr.FIFOQueue(2, [hr.float32], shapes=[[]])
+            taken = queue.dequeue()
+        with hr.device("CPU:2"):
+            after = hr.exp(taken)
+        with hr.device("CPU:0"):
+            broken = hr.apply_op("TestPlanFail", hr.random.uniform([]), name="broken")
+    return graph, after, broken
+
+
+def test_a_step_over_devices_can_be_cancelled_while_one_of_them_waits() -> None:
+    graph, after, _ = _waiting_graph()
+    with hr.Session(graph, config=FOUR) as session:
+        step = session.run_async(after)
+        step.cancel()
+        with pytest.raises(hr.errors.CancelledError):
+            step.result(timeout=20.0)
+
+
+def test_an_error_on_one_device_ends_the_wait_of_another_and_is_the_one_that_is_raised() -> None:
+    graph, after, broken = _waiting_graph()
+    with hr.Session(graph, config=FOUR) as session, pytest.raises(ValueError, match="broken on purpose"):
+        session.run([after, broken], timeout=20.0)
+
+
+def test_a_step_over_devices_that_waits_ends_with_its_session() -> None:
+    graph, after, _ = _waiting_graph()
+    session = hr.Session(graph, config=FOUR)
+    step = session.run_async(after)
+    session.close()
+    with pytest.raises(hr.errors.CancelledError):
+        step.result(timeout=20.0)
+
+
+@dataclass
+class _Fake:
+    """A compiled part that does what a test wants."""
+
+    act: Callable[[Callable[[int], None]], None]
+    operations: tuple[hr.Operation, ...] = ()
+
+    def __call__(self, arguments: Sequence[Any], /) -> Sequence[Any]:
+        return self.run_with_hook(arguments, lambda index: None)
+
+    def run_with_hook(self, arguments: Sequence[Any], hook: Callable[[int], None], /) -> Sequence[Any]:
+        self.act(hook)
+        return ()
+
+
+def test_no_operation_starts_after_another_device_has_failed() -> None:
+    failed = threading.Event()
+    seen: list[BaseException] = []
+
+    def fail(hook: Callable[[int], None]) -> None:
+        raise ValueError("first")
+
+    def go_on(hook: Callable[[int], None]) -> None:
+        failed.wait(20.0)
+        try:
+            hook(0)
+        except hr.errors.AbortedError as error:
+            seen.append(error)
+            raise
+
+    class Control(StepController):
+        def give_up(self, reason: str) -> None:
+            super().give_up(reason)
+            failed.set()
+
+    part = Partition(local_devices(["CPU:0"], {})[0], hr.Graph(), (), ())
+    parts = [CompiledPart(part, "fake", _Fake(act)) for act in (fail, go_on)]
+    with inside_step(Control()), pytest.raises(ValueError, match="first"):
+        PartsExecutor(parts, 0)(())
+    assert "another device of the step has failed" in str(seen[0])
+    assert "got:      ValueError" in str(seen[0])
