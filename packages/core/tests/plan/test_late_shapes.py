@@ -33,3 +33,42 @@ def test_an_update_of_the_wrong_size_leaves_the_variable_as_it_was() -> None:
     with pytest.raises(hr.errors.ShapeError, match="does not fit"):
         session.run(change, feeds={x: np.ones((3, 3))})
     np.testing.assert_array_equal(session.run(w), np.zeros((2, 3)))
+
+
+def test_what_was_accepted_once_is_asked_about_again_only_with_other_shapes_or_other_values_it_depends_on() -> None:
+    asked: list[tuple[int | None, int]] = []
+
+    @hr.register_op("TestAsks", inputs={"x": "T", "limit": "int32", "rest": "T"}, outputs={"y": "T"})
+    def shape(op: hr.InferenceContext) -> list[hr.Shape]:
+        """x, of at most `limit` rows."""
+        limit = op.constant(1)
+        if limit is not None and op.inputs[0].shape[0] is not None:
+            asked.append((op.inputs[0].shape[0], int(limit)))
+            if op.inputs[0].shape[0] > int(limit):
+                raise hr.errors.ShapeError("too many rows")
+        return [op.inputs[0].shape]
+
+    @hr.register_kernel("TestAsks", aliases=[0])
+    def kernel(op: hr.interfaces.OpContext, x: np.ndarray, limit: np.ndarray, rest: np.ndarray) -> np.ndarray:
+        return x
+
+    with hr.Graph().as_default() as graph:
+        x, rows = _positive_rows()
+        limit, rest = hr.placeholder(hr.int32, []), hr.placeholder(hr.float32, [])
+        y = hr.apply_op("TestAsks", rows, limit, rest)
+    session = hr.Session(graph)
+
+    def run(count: int, most: int, other: float) -> None:
+        session.run(y, feeds={x: np.ones((count, 3)), limit: most, rest: other})
+
+    for other in (0.0, 1.0, 2.0):
+        run(2, 5, other)
+    assert asked == [(2, 5)]
+    run(3, 5, 0.0)
+    run(2, 4, 0.0)
+    run(2, 5, 0.0)
+    assert asked == [(2, 5), (3, 5), (2, 4)]
+    for _ in range(2):
+        with pytest.raises(hr.errors.ShapeError, match="too many rows"):
+            run(3, 2, 0.0)
+    assert asked[3:] == [(3, 2), (3, 2)]
