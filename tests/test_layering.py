@@ -41,6 +41,7 @@ PUBLIC = (
     "headrace.interfaces",
     "headrace.testing",
     "headrace.graph.proto",
+    "headrace.placement",
     "headrace.plan",
     *(f"headrace.loops.{name}" for name in ("fusion", "interpreter", "ir", "lowering")),
     *(f"headrace.loops.{name}" for name in ("printer", "registry", "value", "verifier")),
