@@ -11,7 +11,7 @@ from headrace.errors import InvalidArgumentError, known_names
 
 __all__ = ["Config", "config", "current_config"]
 
-DEFAULT_PASSES = ("inline", "fold", "arithmetic", "cse", "narrow")
+DEFAULT_PASSES = ("raising", "inline", "fold", "arithmetic", "cse", "narrow")
 
 
 @dataclass(frozen=True, slots=True)

@@ -204,25 +204,32 @@ def test_other_cycles_are_refused_when_a_file_is_read() -> None:
         hr.import_graph_def(proto)
 
 
-def _session(name: str) -> hr.Session:
-    return hr.Session(hr.import_graph_def(TENSORFLOW / f"{name}.pbtxt"))
+def _session(name: str, form: str) -> hr.Session:
+    passes = ["raising"] if form == "structured" else []
+    return hr.Session(hr.import_graph_def(TENSORFLOW / f"{name}.pbtxt"), config=hr.config(passes=passes))
 
 
-def test_a_loop_of_tensorflow_1_runs() -> None:
-    session = _session("loop")
+FORMS = pytest.mark.parametrize("form", ["tokens", "structured"])
+
+
+@FORMS
+def test_a_loop_of_tensorflow_1_runs(form: str) -> None:
+    session = _session("loop", form)
     assert session.graph.tensor("while/Merge_1:0").shape == hr.Shape([2])
     assert session.run("y:0", feeds={"n:0": 3, "x:0": [1.0, 1.0]}).tolist() == [12.0, 32.0]
     assert session.run("y:0", feeds={"n:0": 0, "x:0": [1.0, 1.0]}).tolist() == [1.0, 1.0]
 
 
-def test_nested_conds_of_tensorflow_1_run() -> None:
-    session = _session("cond")
+@FORMS
+def test_nested_conds_of_tensorflow_1_run(form: str) -> None:
+    session = _session("cond", form)
     found = [session.run("y:0", feeds={"p:0": p, "x:0": x}) for p in (True, False) for x in (3.0, -3.0)]
     assert found == [6.0, -6.0, 4.0, 7.0]
 
 
-def test_a_cond_in_a_loop_in_a_loop_of_tensorflow_1_runs() -> None:
-    session = _session("nested")
+@FORMS
+def test_a_cond_in_a_loop_in_a_loop_of_tensorflow_1_runs(form: str) -> None:
+    session = _session("nested", form)
     for n in range(8):
         expected = 0
         for i in range(n):
@@ -231,15 +238,17 @@ def test_a_cond_in_a_loop_in_a_loop_of_tensorflow_1_runs() -> None:
         assert session.run("s:0", feeds={"n:0": n}) == expected
 
 
-def test_an_assignment_in_a_cond_of_tensorflow_1_happens_only_there() -> None:
-    session = _session("refvar")
+@FORMS
+def test_an_assignment_in_a_cond_of_tensorflow_1_happens_only_there(form: str) -> None:
+    session = _session("refvar", form)
     session.run("v/Assign")
     found = [float(session.run("y:0", feeds={"p:0": p})) for p in (True, False, True, True, False)]
     assert found == [1.0, 10.0, 2.0, 3.0, 30.0]
 
 
-def test_a_gradient_loop_of_tensorflow_1_runs() -> None:
-    derivative, value = _session("grad").run(["dx:0", "y:0"], feeds={"n:0": 3, "x:0": 1.5})
+@FORMS
+def test_a_gradient_loop_of_tensorflow_1_runs(form: str) -> None:
+    derivative, value = _session("grad", form).run(["dx:0", "y:0"], feeds={"n:0": 3, "x:0": 1.5})
     np.testing.assert_allclose([derivative, value], [15 * 1.5**14, 1.5**15], rtol=1e-6)
 
 

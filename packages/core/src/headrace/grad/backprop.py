@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from headrace.errors import GradientError, GraphError
+from headrace.grad.control_flow import differentiable_form
 from headrace.grad.registry import GradientRule, find_gradient
 from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
 from headrace.graph.extensions import in_order
@@ -78,6 +79,7 @@ def gradients(
         name_scope(name) as prefix,
         _running_as(prefix),
     ):
+        differentiable_form(graph, targets)
         walk = _Walk(graph, stopped)
         arriving = _initial_gradients(targets, grad_ys)
         between, reached = walk.operations_between(targets, sources)

@@ -49,19 +49,21 @@ def needed_operations(
       The operations in order, and for each one that an extension among them stands for that extension.
     """
     roots = [fetch.op for fetch in fetches if fetch not in known] + list(targets)
-    needed = _closure(roots, known, {})
-    graph = next(iter(needed)).graph if needed else None
-    if graph is None or not graph.extensions:
-        return sorted(needed, key=lambda op: op.index), {}
     replaced: dict[Operation, Operation] = {}
-    for op in needed:
-        chain = _chain(op)
-        last = max(index for index, item in enumerate(chain) if item in needed)
-        replaced.update((item, chain[last]) for item in chain[:last])
-    if not replaced:
-        return sorted(needed, key=lambda op: op.index), {}
-    roots = [replaced.get(op, op) for op in roots]
-    return in_order(_closure(roots, known, replaced), known, replaced), replaced
+    while True:  # what an extension needs may bring further ones
+        needed = _closure([replaced.get(op, op) for op in roots], known, replaced)
+        graph = next(iter(needed)).graph if needed else None
+        if graph is None or not graph.extensions:
+            return sorted(needed, key=lambda op: op.index), {}
+        found = dict(replaced)
+        for op in needed:
+            chain = _chain(op)
+            last = max(index for index, item in enumerate(chain) if item in needed or item in graph.raised)
+            found.update((item, chain[last]) for item in chain[:last])
+        found = {op: found.get(extension, extension) for op, extension in found.items()}
+        if found == replaced:
+            return (in_order(needed, known, replaced) if replaced else sorted(needed, key=lambda op: op.index)), replaced
+        replaced = found
 
 
 def in_order(

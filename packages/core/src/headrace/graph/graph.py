@@ -47,6 +47,7 @@ class Graph:
       gradient_rules: the rules without a registered name under which operations of the graph were created.
       functions: the functions that its operations call, by name.
       extensions: for operations that stand for others too, the operation that does more (see `graph.extensions`).
+      raised: the extensions that stand for what branches and loops of primitives give: every step takes these.
       python_functions: the Python functions that its operations call, by token; the graph keeps them alive.
       versions: producer and lowest consumer version of the graph file it was imported from.
 
@@ -75,6 +76,7 @@ class Graph:
         self.gradient_rules: dict[str, Any] = {}
         self.functions = FunctionLibrary() if functions is None else functions
         self.extensions: dict[Operation, Operation] = {}
+        self.raised: set[Operation] = set()
         self.python_functions: dict[str, Any] = {}
         self.versions: tuple[int, int] = (0, 0)
         self._operations: list[Operation] = []

@@ -13,12 +13,20 @@ from headrace.passes.cse import cse
 from headrace.passes.fold import fold
 from headrace.passes.inline import inline
 from headrace.passes.narrow import narrow
+from headrace.passes.raising import raising
 
 __all__ = ["PASSES", "optimize"]
 
 Pass = Callable[[Graph], Graph]
 
-PASSES: dict[str, Pass] = {"inline": inline, "fold": fold, "arithmetic": arithmetic, "cse": cse, "narrow": narrow}
+PASSES: dict[str, Pass] = {
+    "raising": raising,
+    "inline": inline,
+    "fold": fold,
+    "arithmetic": arithmetic,
+    "cse": cse,
+    "narrow": narrow,
+}
 """The built-in passes by the name that `hr.config(passes=...)` uses."""
 
 

@@ -3,7 +3,7 @@
 A segment runs as a whole, when all its inputs are there. So it holds only operations that would have to wait for the
 same anyway: those that
 
-- run in the same frame and live and die together (`plan.deadness`),
+- run in the same frame and live and die together (`graph.deadness`),
 - depend on the same operations that wait, since otherwise one that could go on would wait with another - for ever, if
   what that one waits for depends on it,
 - have the same number of tokens on the longest way to them, which keeps segments from depending on each other in turn,
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
+from headrace.graph.deadness import deadness
 from headrace.graph.frames import (
     PASSES_DEAD,
     TOKEN_TYPES,
@@ -31,7 +32,6 @@ from headrace.graph.frames import (
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 from headrace.passes.rewrite import copy_op
-from headrace.plan.deadness import deadness
 from headrace.plan.step_graph import Kind, StepFrame, StepGraph, StepNode
 
 __all__ = ["cut", "in_order_of_waits"]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from headrace.errors import AbortedError, CancelledError, DeadlineExceededError, InvalidArgumentError
-from headrace.interfaces import Rendezvous
+from headrace.interfaces import OpContext, Rendezvous, StepControl
 from headrace.runtime.step_control import Cancellation, StepController
 
 __all__ = ["check_rendezvous"]
@@ -75,6 +75,12 @@ class _Receiver:
     def wait(self, condition: threading.Condition, ready: Callable[[], bool], describe: Callable[[], str]) -> None:
         self.waits.set()
         self._step.wait(condition, ready, describe)
+
+    def of(self, operation: OpContext) -> StepControl:
+        return self
+
+    def give_up(self, reason: str) -> None:
+        self._step.give_up(reason)
 
     def check(self) -> None:
         self._step.check()

@@ -1,0 +1,191 @@
+"""Branches and loops of primitives in structured form: the same values and effects, differentiable, and when not."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import headrace as hr
+from headrace.graph.frames import has_tokens
+from headrace.ops.raising import raise_control_flow
+from headrace.passes.prune import prune
+from headrace.passes.raising import raising
+from headrace.testing.control_programs import build, compute, random_program
+
+TENSORFLOW = Path(__file__).parents[1] / "graph" / "tensorflow_v1"
+
+
+def _types(graph: hr.Graph) -> set[str]:
+    return {op.type for op in graph.operations}
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_programs_keep_their_meaning(seed: int) -> None:
+    choose = random.Random(seed)
+    block = random_program(choose)
+    with hr.Graph().as_default() as graph:
+        x, y = hr.placeholder(hr.int32, []), hr.placeholder(hr.int32, [])
+        result = build(block, [x, y], structured=False)
+    bounded = prune(graph, [result], [], [x, y])
+    raised = raising(bounded)
+    assert not has_tokens(raised)
+    session = hr.Session(graph, config=hr.config(verify=True))
+    for _ in range(3):
+        values = [choose.randrange(100), choose.randrange(100)]
+        assert session.run(result, feeds=dict(zip([x, y], values, strict=True))) == compute(block, values)
+
+
+def test_branches_of_one_predicate_become_one_if() -> None:
+    with hr.Graph().as_default() as graph:
+        x, p = hr.placeholder(hr.float32, []), hr.placeholder(hr.bool, [])
+        off, on = hr.apply_op("Switch", x, p)
+        first = hr.apply_op("Merge", [off + 1.0, on * 2.0])[0]
+        second, index = hr.apply_op("Merge", [on, off])
+    raised = raising(prune(graph, [first, second, index], [], [x, p]))
+    assert sum(op.type == "StatelessIf" for op in raised.operations) == 1
+    session = hr.Session(graph)
+    assert session.run([first, second, index], feeds={x: 3.0, p: True}) == [6.0, 3.0, 0]
+    assert session.run([first, second, index], feeds={x: 3.0, p: False}) == [4.0, 3.0, 1]
+
+
+def test_a_branch_that_reads_the_result_of_another_one_of_its_predicate_is_an_if_of_its_own() -> None:
+    with hr.Graph().as_default() as graph:
+        x, p = hr.placeholder(hr.float32, []), hr.placeholder(hr.bool, [])
+        off, on = hr.apply_op("Switch", x, p)
+        first = hr.apply_op("Merge", [off + 1.0, on * 2.0])[0]
+        late_off, late_on = hr.apply_op("Switch", first + x, p)
+        second = hr.apply_op("Merge", [late_off, late_on * 10.0])[0]
+    raised = raising(prune(graph, [second], [], [x, p]))
+    assert sum(op.type == "StatelessIf" for op in raised.operations) == 2
+    assert [hr.Session(graph).run(second, feeds={x: 3.0, p: way}) for way in (False, True)] == [7.0, 90.0]
+
+
+def test_an_effect_happens_once_and_only_in_its_branch() -> None:
+    with hr.Graph().as_default() as graph:
+        variable = hr.Variable(0.0, name="v")
+        p = hr.placeholder(hr.bool, [])
+        off, on = hr.apply_op("Switch", hr.constant(5.0), p)
+        handle = hr.apply_op("Switch", variable.handle, p)[1]
+        update = graph.create_op("AssignAddVariableOp", [handle, on], {"dtype": hr.float32})
+        with hr.control_dependencies([update]):
+            after = hr.identity(on)
+        merged = hr.apply_op("Merge", [off * 2.0, after])[0]
+    assert "If" in _types(raising(prune(graph, [merged], [], [p])))
+    session = hr.Session(graph)
+    found = [float(session.run(merged, feeds={p: way})) for way in (True, False, True)]
+    assert found == [5.0, 10.0, 5.0]
+    assert session.read_variables(["v"])["v"] == 10.0
+
+
+def test_what_a_branch_waits_for_outside_comes_before_the_if() -> None:
+    with hr.Graph().as_default() as graph:
+        variable = hr.Variable(1.0, name="v")
+        p = hr.placeholder(hr.bool, [])
+        off, on = hr.apply_op("Switch", variable.handle, p)
+        update = variable.assign(7.0)
+        assert update is not None
+        with hr.control_dependencies([update]):
+            reads = [graph.create_op("ReadVariableOp", [side], {"dtype": hr.float32}).outputs[0] for side in (off, on)]
+        merged = hr.apply_op("Merge", [reads[0], reads[1] * 2.0])[0]
+    assert not has_tokens(raising(prune(graph, [merged], [], [p])))
+    assert [hr.Session(graph).run(merged, feeds={p: way}) for way in (False, True)] == [7.0, 14.0]
+
+
+def test_graphs_of_tensorflow_1_are_differentiated() -> None:
+    graph = hr.import_graph_def(TENSORFLOW / "grad.pbtxt")
+    x = graph.tensor("x:0")
+    (first,) = hr.gradients(graph.tensor("y:0"), [x])
+    (second,) = hr.gradients(first, [x])
+    found = hr.Session(graph).run([first, "dx:0", second, "y:0"], feeds={"n:0": 3, "x:0": 1.5})
+    np.testing.assert_allclose(found, [15 * 1.5**14, 15 * 1.5**14, 210 * 1.5**13, 1.5**15], rtol=1e-5)
+    graph = hr.import_graph_def(TENSORFLOW / "cond.pbtxt")
+    x = graph.tensor("x:0")
+    (dx,) = hr.gradients(graph.tensor("y:0"), [x])
+    session = hr.Session(graph)
+    found = [session.run([dx, "y:0"], feeds={"p:0": p, x: v}) for p in (True, False) for v in (3.0, -3.0)]
+    assert found == [[2.0, 6.0], [2.0, -6.0], [1.0, 4.0], [0.0, 7.0]]
+
+
+def test_a_differentiated_loop_has_its_effects_once() -> None:
+    with hr.Graph().as_default() as graph:
+        variable = hr.Variable(0.0, name="v")
+        x = hr.placeholder(hr.float32, [])
+        heads = [hr.apply_op("Merge", [hr.apply_op("Enter", t, frame_name="l")])[0] for t in (hr.constant(0), x)]
+        handle = hr.apply_op("Enter", variable.handle, frame_name="l", is_constant=True)
+        more = hr.apply_op("LoopCond", heads[0] < 3)
+        exits, bodies = zip(*(hr.apply_op("Switch", head, more) for head in heads), strict=True)
+        update = graph.create_op("AssignAddVariableOp", [handle, bodies[1]], {"dtype": hr.float32})
+        with hr.control_dependencies([update]):
+            doubled = bodies[1] * 2.0
+        for head, tensor in zip(heads, [bodies[0] + 1, doubled], strict=True):
+            graph.close_loop(head.op, hr.apply_op("NextIteration", tensor))
+        count, y = (hr.apply_op("Exit", tensor) for tensor in exits)
+        (dx,) = hr.gradients(y, [x])
+    session = hr.Session(graph)
+    assert session.run([y, dx, count], feeds={x: 1.0}) == [8.0, 8.0, 3]
+    assert session.read_variables(["v"])["v"] == 7.0
+    session.run(count, feeds={x: 1.0})
+    assert session.read_variables(["v"])["v"] == 14.0
+
+
+def _odd_merge() -> tuple[hr.Graph, hr.Tensor, hr.Tensor]:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [])
+        first = hr.apply_op("Switch", x, hr.placeholder_with_default(True))[1]
+        second = hr.apply_op("Switch", x * 2.0, hr.placeholder_with_default(False))[0]
+        y = hr.apply_op("Merge", [first, second], name="odd")[0]
+    return graph, x, y
+
+
+def test_what_has_no_structured_form_runs_and_says_so_when_it_is_differentiated() -> None:
+    graph, x, y = _odd_merge()
+    bounded = prune(graph, [y], [], [x])
+    assert raising(bounded) is bounded
+    assert hr.Session(graph).run(y, feeds={x: 2.0}) in (2.0, 4.0)
+    with pytest.raises(
+        hr.errors.GradientError, match=r"primitive 'odd': 'odd' has no structured form: its inputs are not the two ways"
+    ):
+        hr.gradients(y, [x])
+    count = len(graph.operations)
+    with pytest.raises(
+        hr.errors.GraphError, match=r"'odd' has no structured form(.|\n)*neither differentiated nor comp"
+    ):
+        raise_control_flow(graph, graph.operations)
+    assert len(graph.operations) == count
+
+
+def test_a_value_inside_a_branch_is_not_differentiated() -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [])
+        on = hr.apply_op("Switch", x, hr.placeholder_with_default(True), name="inner")[1]
+        del graph
+        with pytest.raises(hr.errors.GradientError, match=r"'inner': it lies inside a branch or loop"):
+            hr.gradients(on * 2.0, [x])
+
+
+def test_loops_that_wait_or_ask_for_devices_stay_as_they_are() -> None:
+    def program(**scope: Any) -> tuple[hr.Graph, hr.Tensor]:
+        with hr.Graph().as_default() as graph, hr.device(scope.get("device", "")):
+            i = hr.apply_op("Merge", [hr.apply_op("Enter", hr.constant(0), frame_name="l")])[0]
+            done, go = hr.apply_op("Switch", i, hr.apply_op("LoopCond", i < 3))
+            following = go + 1
+            if "queue" in scope:
+                queue = hr.FIFOQueue(9, [hr.int32], [[]])
+                handle = hr.apply_op("Enter", queue.handle, frame_name="l", is_constant=True)
+                following = (
+                    graph.create_op("QueueDequeueV2", [handle], {"component_types": (hr.int32,)}).outputs[0] + go
+                )
+                following.set_shape(hr.Shape([]))
+            graph.close_loop(i.op, hr.apply_op("NextIteration", following))
+            return graph, hr.apply_op("Exit", done)
+
+    for scope in ({"device": "/device:CPU:0"}, {"queue": True}):
+        graph, result = program(**scope)
+        bounded = prune(graph, [result], [], [])
+        assert raising(bounded) is bounded
+    graph, result = program()
+    assert not has_tokens(raising(prune(graph, [result], [], [])))
