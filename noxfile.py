@@ -245,14 +245,28 @@ def quickstart(session: nox.Session) -> None:
     session.run("python", "examples/quickstart.py", *session.posargs)
 
 
-@nox.session(name="browser-viz")
-def browser_viz(session: nox.Session) -> None:
-    """Look at TensorBoard's pages and at the report in the Chromium that is installed."""
+def chromium(session: nox.Session) -> str:
+    """Return the path of the Chromium that is installed."""
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if browser is None:
         session.error("no Chromium is found; install the system's package 'chromium'")
+    return browser
+
+
+@nox.session(name="browser-viz")
+def browser_viz(session: nox.Session) -> None:
+    """Look at TensorBoard's pages and at the report in the Chromium that is installed."""
+    browser = chromium(session)
     install(session, packages=("core", "viz"), tests=True)
     session.run("pytest", "-m", "browser", f"{PACKAGES['viz'].path}/tests", env={"HEADRACE_BROWSER": browser})
+
+
+@nox.session(name="browser-serving")
+def browser_serving(session: nox.Session) -> None:
+    """Use the model server's pages in the Chromium that is installed."""
+    browser = chromium(session)
+    install(session, "playwright>=1.49", packages=("core", "checkpoint", "serving"), tests=True)
+    session.run("pytest", "-m", "browser", f"{PACKAGES['serving'].path}/tests", env={"HEADRACE_BROWSER": browser})
 
 
 @nox.session

@@ -129,7 +129,7 @@ def test_health(client: Client, path: str) -> None:
         ("GET", "/v1/models/nil", b"", 404, "Could not find any versions of model nil"),
         ("GET", "/v1/models/nil/metadata", b"", 404, "Servable not found for request: Latest(nil)"),
         ("POST", "/v1/models/half/labels/a:predict", GOOD, 400, "Unrecognized servable version label: a"),
-        ("GET", "/", b"", 404, "Not Found: /"),
+        ("GET", "/none", b"", 404, "Not Found: /none"),
         ("GET", "/v2/model", b"", 404, "Not Found: /v2/model"),
         ("POST", "/v2/health/live", b"", 405, "Method Not Allowed"),
         ("GET", "/v2/models/nil", b"", 404, "Request for unknown model: 'nil' is not found"),
@@ -560,3 +560,16 @@ def test_configuration_leaves_out_the_dimension_that_requests_share(half: Any) -
         ],
         "dynamic_batching": {"preferred_batch_size": [4, 8], "max_queue_delay_microseconds": 1000},
     }
+
+
+def test_pages_for_browsers(client: Client) -> None:
+    page = client("GET", "/", accept="text/html")
+    assert (page.code, b"Headrace model server" in page.body) == (200, True)
+    assert b"default-src 'self'" in page.headers[b"content-security-policy"]
+    assert client("GET", "/").json == {"status": "alive"}
+    assert client("GET", "/docs").code == 200
+    assert "/v1/models/{model}:predict" in client("GET", "/openapi.json").json["paths"]
+    assert client("GET", "/assets/page.js").headers[b"content-type"].startswith(b"text/javascript")
+    for name in ("none.js", "__init__.py", "index.html", "%2e%2e"):
+        missing = client("GET", f"/assets/{name}")
+        assert (missing.code, missing.json) == (404, {"error": f"Not Found: /assets/{name}"})

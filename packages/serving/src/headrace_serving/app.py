@@ -6,12 +6,18 @@ prediction does: they are one ASGI callable, the `Endpoint`, that answers whatev
 
 from __future__ import annotations
 
-from fastapi import FastAPI
+from importlib import resources
+from pathlib import PurePath
+
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from headrace_serving import pages
 from headrace_serving.batch_queue import BatchingOptions
 from headrace_serving.endpoint import Endpoint, Limits
+from headrace_serving.openapi import openapi_document
 from headrace_serving.server import ModelServer
 
 __all__ = [
@@ -26,6 +32,11 @@ DEFAULT_MAX_REQUEST_BYTES = 64 << 20
 DEFAULT_THREADS = 8
 DEFAULT_REQUEST_TIMEOUT = 30.0
 DEFAULT_MAX_CONCURRENCY = 1024
+_KINDS = {".css": "text/css", ".js": "text/javascript"}
+_SAFE = {
+    "content-security-policy": "default-src 'self'; img-src 'self' data: blob:; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+}
 
 
 def create_app(
@@ -67,15 +78,52 @@ def create_app(
     app = _Application(endpoint)
     app.state.endpoint = endpoint
     app.state.executor = endpoint.executor
+    _add_pages(app)
     app.router.routes.append(Route("/{path:path}", endpoint))
     return app
+
+
+def _add_pages(app: FastAPI) -> None:
+    """Add what is for browsers: the page, the API's description, and what they load."""
+    files = {
+        file.name: file.read_bytes()
+        for file in resources.files(pages).iterdir()
+        if file.name.endswith((".css", ".html", ".js"))
+    }
+
+    @app.get("/")
+    def page(request: Request) -> Response:
+        if "text/html" in request.headers.get("accept", ""):
+            return _page(files["index.html"])
+        return JSONResponse({"status": "alive"})  # what KServe's client asks for
+
+    @app.get("/docs")
+    def docs() -> Response:
+        return _page(files["docs.html"])
+
+    @app.get("/openapi.json")
+    def openapi() -> Response:
+        return JSONResponse(openapi_document())
+
+    @app.get("/assets/{name}")
+    def asset(name: str) -> Response:
+        kind = _KINDS.get(PurePath(name).suffix)
+        if kind is None or name not in files:
+            return JSONResponse({"error": f"Not Found: /assets/{name}"}, 404)
+        return Response(files[name], media_type=kind, headers=_SAFE)
+
+
+def _page(content: bytes) -> Response:
+    return Response(content, media_type="text/html", headers=_SAFE)
 
 
 class _Application(FastAPI):
     """A FastAPI application that hands the protocols' paths on before any of its own layers."""
 
     def __init__(self, endpoint: Endpoint) -> None:
-        super().__init__(title="Headrace model server", openapi_url=None, redirect_slashes=False)
+        super().__init__(
+            title="Headrace model server", openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False
+        )
         self._endpoint = endpoint
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,0 +1,1 @@
+"""The pages that a server shows in a browser, and what they load; nothing comes from elsewhere."""
