@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import headrace as hr
+
+TENSORFLOW = Path(__file__).parents[1] / "graph" / "tensorflow_v1"
+"""Graphs that TensorFlow 2.21 wrote through its first version's interface."""
 
 
 def first_version(graph: hr.Graph) -> bytes:
@@ -59,6 +64,28 @@ def test_the_queue_of_an_imported_graph_is_filled_by_names() -> None:
     assert threads[0].name == "q/0"
     with pytest.raises(hr.errors.InvalidArgumentError, match=r"fills a queue(.|\n)*type QueueDequeueV2"):
         hr.QueueRunner(imported.operation("take"), [])
+
+
+def test_a_loop_and_a_branch_of_tensorflow_1_take_from_a_queue() -> None:
+    graph = hr.import_graph_def(TENSORFLOW / "queue_loop.pbtxt")
+    session = hr.Session(graph)
+    session.run("fill")
+    assert session.run("sum:0") == sum(range(10))
+    assert [int(session.run("maybe:0", feeds={"p:0": value})) for value in (True, False, True)] == [10, -1, 11]
+
+
+def test_an_input_pipeline_of_tensorflow_1_runs_to_the_end_of_its_data() -> None:
+    """A producer of numbers for one epoch, and a queue of batches of which the last is smaller, as seen there."""
+    graph = hr.import_graph_def(TENSORFLOW / "input_pipeline.pbtxt")
+    batches = []
+    with hr.Session(graph) as session, hr.Coordinator() as coordinator:
+        session.run([op for op in graph.operations if op.type == "AssignVariableOp"])
+        for queue in [op for op in graph.operations if op.type.endswith("QueueV2")]:
+            fill = [op for op in graph.operations if op.type.startswith("QueueEnqueue") and op.inputs[0].op is queue]
+            hr.QueueRunner(queue, fill).start(session, coordinator)
+        while not coordinator.should_stop():
+            batches.append(session.run("taken:0").tolist())
+    assert batches == [[0, 2, 4], [6, 8, 10], [12, 14, 16], [18]]
 
 
 def test_an_accumulator_a_barrier_and_a_table_of_tensorflow_1_run() -> None:

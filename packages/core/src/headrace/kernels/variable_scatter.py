@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.errors import InvalidArgumentError, OutOfRangeError, ShapeError
+from headrace.errors import EndOfDataError, InvalidArgumentError, ShapeError
 from headrace.interfaces import OpContext, VariableStorage
 from headrace.kernels.registry import register_kernel
 from headrace.kernels.state import check_indices
@@ -115,7 +115,7 @@ def _count_up_to(op: OpContext, variable: VariableStorage) -> Array:
                 hint="make it a scalar: hr.Variable(0)",
             )
         if int(target) >= op.attr("limit"):
-            raise OutOfRangeError(
+            raise EndOfDataError(  # it counts the epochs of the input producers of TensorFlow 1
                 "the counter has reached its limit",
                 expected=f"< {op.attr('limit')}",
                 got=str(target),
