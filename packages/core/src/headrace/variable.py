@@ -85,13 +85,50 @@ class Variable(Operators):
         self._storage: VariableBuffer | None = None
         wanted = None if dtype is None else as_dtype(dtype)
         if beside is not None and beside._storage is None:
-            with colocate_with(beside.handle):
+            with outermost_graph(), colocate_with(beside.handle):
                 self._create_in_graph(initial_value, name or "Variable", wanted, shape)
         elif beside is None and has_graph() and current_graph().root.effect_order is None:
             with outermost_graph():
                 self._create_in_graph(initial_value, name or "Variable", wanted, shape)
         else:
             self._create_in_process(initial_value, name or "Variable", wanted, shape)
+
+    @classmethod
+    def of_handle(cls, handle: Tensor, *, trainable: bool = True, initializer: Operation | None = None) -> Variable:
+        """The variable behind a handle that is in a graph already, as graph files bring them.
+
+        Args:
+          handle: what a `VarHandleOp` gives.
+          trainable: whether optimisers update it.
+          initializer: the operation that gives it its initial value; without one it needs a checkpoint or an assignment
+            before it is read.
+        Returns:
+          The variable, which is now among the graph's; the same one where the handle has one already.
+        Raises:
+          InvalidArgumentError: the tensor is no such handle.
+        """
+        if handle.op.type != "VarHandleOp":
+            raise InvalidArgumentError(
+                f"'{handle.name}' is not the handle of a variable",
+                where=handle.op.location,
+                expected="what a VarHandleOp gives",
+                got=str(handle.spec),
+                hint="[op.outputs[0] for op in graph.operations if op.type == 'VarHandleOp'] lists the handles",
+            )
+        graph = handle.graph
+        known = next((variable for variable, other in graph.handles.items() if other is handle), None)
+        if known is not None:
+            return known
+        variable = cls.__new__(cls)
+        variable.trainable = trainable
+        variable.initializer = initializer
+        variable.name = handle.op.name
+        variable.spec = TensorSpec(handle.op.attrs["dtype"], handle.op.attrs["shape"])
+        variable._storage = None
+        with graph.as_default(), name_scope(f"{handle.op.name}/"):
+            variable._read = variable._add_read(handle)
+        graph.handles[variable] = handle
+        return variable
 
     def _create_in_graph(self, initial_value: Any, name: str, dtype: DType | None, shape: ShapeLike | None) -> None:
         graph = current_graph()

@@ -232,3 +232,33 @@ def test_a_function_that_does_not_fit_its_call_is_refused() -> None:
         y = hr.apply_op("PartitionedCall", [x], Tout=[hr.float64], f="missing")
     with pytest.raises(hr.errors.NotFoundError, match="no function 'missing'"):
         hr.Session(graph).run(y, feeds={x: [1.0]})
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [lambda: hr.optim.SGD(0.01), lambda: hr.optim.Momentum(0.01, momentum=0.9), lambda: hr.optim.Adam(0.01)],
+)
+def test_training_steps_in_a_loop_of_the_graph_equal_steps_of_the_session(optimizer) -> None:
+    def loss(w: hr.Variable) -> hr.Tensor:
+        return hr.mean(hr.square(hr.constant([[1.0, 2.0], [3.0, 4.0]]) @ hr.reshape(w, [2, 1]) - [[1.0], [-1.0]]))
+
+    start = np.array([1.0, 2.0], np.float32)
+    with hr.Graph().as_default() as looping:
+        w, inside = hr.Variable(start, name="w"), optimizer()
+
+        def body(i: hr.Tensor) -> hr.Tensor:
+            inside.minimize(loss(w))
+            return i + 1
+
+        steps = hr.while_loop(lambda i: i < 5, body, [0])[0]
+        looped = w.read()
+    session = hr.Session(looping)
+    session.run(steps)
+    with hr.Graph().as_default() as plain:
+        v = hr.Variable(start, name="w")
+        train = optimizer().minimize(loss(v))
+        stepped = v.read()
+    other = hr.Session(plain)
+    for _ in range(5):
+        other.run(train)
+    np.testing.assert_array_equal(session.run(looped), other.run(stepped))

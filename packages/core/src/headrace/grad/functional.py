@@ -11,6 +11,7 @@ Lists are differentiable values, and the gradients are operations of these same 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -79,17 +80,14 @@ def _shape_of(tensor: Tensor, out_type: DType = int32) -> Tensor:
     return shape
 
 
-def _zeros(tensor: Tensor, gradient: Gradient | None = None) -> Tensor:
-    """A gradient of zeros for a tensor; `gradient` is one that is not zero, if there is."""
-    if tensor.dtype is not resource:
-        zeros: Tensor = apply_op("ZerosLike", tensor)
-        return zeros
-    spec = variable_spec(tensor)
-    dtype = gradient.dtype if gradient is not None else spec.dtype if spec is not None else None
-    if dtype is None:
-        raise AssertionError("a gradient of a variable tells its dtype")
-    filled: Tensor = apply_op("Fill", _shape_of(tensor), constant(np.zeros((), dtype.array_type)))
-    return filled
+def _zeros(tensor: Tensor, dtype: DType) -> Tensor:
+    """A gradient of zeros for a tensor, or, of a dtype, for the variable behind a handle."""
+    zeros: Tensor
+    if tensor.dtype is resource:
+        zeros = apply_op("Fill", _shape_of(tensor), constant(np.zeros((), dtype.array_type)))
+    else:
+        zeros = apply_op("ZerosLike", tensor)
+    return zeros
 
 
 def _extension(
@@ -101,6 +99,7 @@ def _extension(
     attrs |= {"T": dtypes} if "T" in op.attrs else {"Tout": dtypes}
     if "output_shapes" in op.attrs:
         attrs["output_shapes"] = tuple(tensor.shape for tensor in results)
+    attrs.pop("_output_shapes", None)  # TensorFlow's note of the shapes of the outputs, which are more now
     return op.graph.create_op(
         op.type,
         inputs,
@@ -159,13 +158,13 @@ def _branches(op: Operation, *grads: Gradient | None) -> list[Gradient | None]:
     saved = [item.saved(range(len(inputs))) for item in found]
     lists = iter(_extended_branches(op, found, saved) if any(saved) else ())
     given = [g for g in grads if isinstance(g, Tensor)]
-    kinds = [_kind([item.gradients[k] for item in found], inputs[j]) for k, j in enumerate(arguments)]
+    forms = [_form([item.gradients[k] for item in found], inputs[j]) for k, j in enumerate(arguments)]
     functions: list[Callable[[], Any]] = []
     for item, tensors in zip(found, saved, strict=True):
         places = {item.forward.arguments[j]: tensor for j, tensor in enumerate(inputs)}
         kept = {tensor: next(lists) for tensor in tensors}
-        functions.append(_backward_branch(item, given, places, kept, [inputs[j] for j in arguments], kinds))
-    if not any(kinds):
+        functions.append(_backward_branch(item, given, places, kept, [inputs[j] for j in arguments], forms))
+    if not any(forms):
         return [None] * len(op.inputs)
     names = ["true", "false"] if len(functions) == 2 and op.inputs[0].dtype.name == "bool" else []
     names = names or [f"branch{number}" for number in range(len(functions))]
@@ -175,16 +174,32 @@ def _branches(op: Operation, *grads: Gradient | None) -> list[Gradient | None]:
     return [None, *(_assembled(by_argument.get(j), tensor) for j, tensor in enumerate(inputs))]
 
 
-def _kind(candidates: Sequence[Gradient | None], tensor: Tensor) -> str:
-    """How the branches give the gradient of one input: "" not at all, as "slices" or "dense"."""
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How all branches, or iterations, give the gradient of one input.
+
+    Attributes:
+      is_sparse: as the rows and indices of slices.
+      dtype: its dtype.
+    """
+
+    is_sparse: bool
+    dtype: DType
+
+    def of(self, gradient: Gradient | None, tensor: Tensor) -> Any:
+        """The gradient in this form."""
+        return _rows(gradient, tensor) if self.is_sparse else _dense(gradient, tensor, self.dtype)
+
+
+def _form(candidates: Sequence[Gradient | None], tensor: Tensor) -> _Form | None:
+    """The form of the gradient of an input, of which some branches may give none; None if all give none."""
     given = [gradient for gradient in candidates if gradient is not None]
     if not given:
-        return ""
-    variable = variable_spec(tensor)
-    rows = tensor.shape if variable is None else variable.shape
+        return None
+    rows = (variable_spec(tensor) or tensor.spec).shape
     row_known = rows.dims is not None and Shape(rows.dims[1:]).is_fully_defined
     all_slices = all(isinstance(gradient, IndexedSlices) for gradient in given)
-    return "slices" if all_slices and (row_known or len(given) == len(candidates)) else "dense"
+    return _Form(all_slices and (row_known or len(given) == len(candidates)), given[0].dtype)
 
 
 def _backward_branch(
@@ -193,7 +208,7 @@ def _backward_branch(
     places: Mapping[Tensor, Tensor],
     kept: Mapping[Tensor, Tensor],
     inputs: Sequence[Tensor],
-    kinds: Sequence[str],
+    forms: Sequence[_Form | None],
 ) -> Callable[[], Any]:
     """The function of one branch of the gradient."""
 
@@ -207,17 +222,17 @@ def _backward_branch(
 
         gradients = found.replay([graph.own(g) for g in given], provided)
         return [
-            None if not kind else _rows(gradient, tensor) if kind == "slices" else _dense(gradient, graph.own(tensor))
-            for gradient, tensor, kind in zip(gradients, inputs, kinds, strict=True)
+            None if form is None else form.of(gradient, graph.own(tensor))
+            for gradient, tensor, form in zip(gradients, inputs, forms, strict=True)
         ]
 
     return build
 
 
-def _dense(gradient: Gradient | None, tensor: Tensor) -> Tensor:
-    """A gradient as a dense tensor; zeros for none."""
+def _dense(gradient: Gradient | None, tensor: Tensor, dtype: DType) -> Tensor:
+    """A gradient as a dense tensor; zeros of a dtype for none."""
     if gradient is None:
-        return _zeros(tensor)
+        return _zeros(tensor, dtype)
     if isinstance(gradient, IndexedSlices):
         return IndexedSlices(gradient.values, gradient.indices, _shape_of(tensor)).to_dense()
     return gradient
@@ -228,10 +243,8 @@ def _rows(gradient: Gradient | None, tensor: Tensor) -> tuple[Tensor, Tensor]:
     if isinstance(gradient, IndexedSlices):
         indices = gradient.indices
         return gradient.values, indices if indices.dtype is int64 else apply_op("Cast", indices, DstT=int64)
-    spec = variable_spec(tensor) if tensor.dtype is resource else tensor.spec
-    if spec is None or spec.shape.dims is None:
-        raise AssertionError("slices are chosen only where the shape of a row is known")
-    row = Shape(spec.shape.dims[1:]).as_tuple()
+    spec = variable_spec(tensor) or tensor.spec
+    row = Shape(spec.shape.dims and spec.shape.dims[1:]).as_tuple()  # slices are chosen only where it is known
     return constant(np.zeros((0, *row), spec.dtype.array_type)), constant(np.zeros(0, np.int64))
 
 
@@ -415,7 +428,7 @@ class _BackwardLoop:
 
     def _first(self, j: int) -> Tensor:
         g = self.grads[j]
-        return g if isinstance(g, Tensor) else _zeros(current_graph().own(self.op.outputs[j]))
+        return g if isinstance(g, Tensor) else _zeros(current_graph().own(self.op.outputs[j]), self.op.outputs[j].dtype)
 
     def _next(
         self,
@@ -450,7 +463,8 @@ class _Sum:
 
     def __init__(self, loop: LoopBuilder, gradient: Gradient | None, tensor: Tensor) -> None:
         self.tensor = tensor
-        self.is_sparse = isinstance(gradient, IndexedSlices) and _kind([gradient, None], tensor) == "slices"
+        form = _form([gradient, None], tensor)
+        self.is_sparse = form is not None and form.is_sparse
         self.carried: list[Carried] = []
         if gradient is None:
             return
@@ -458,7 +472,7 @@ class _Sum:
             if self.is_sparse:
                 self.carried = [loop.carry(_list_of(part)) for part in _rows(None, tensor)]
             else:
-                self.carried = [loop.carry(_zeros(tensor, gradient))]
+                self.carried = [loop.carry(_zeros(tensor, gradient.dtype))]
 
     def add(self, gradient: Gradient | None) -> None:
         """Add the gradient of one iteration, in the body of the loop."""
@@ -467,7 +481,7 @@ class _Sum:
                 carried.result = _pushed(carried.in_body, part)
         elif gradient is not None:
             (carried,) = self.carried
-            dense = _dense(gradient, current_graph().own(self.tensor))
+            dense = _dense(gradient, current_graph().own(self.tensor), gradient.dtype)
             carried.result = _list_plus(carried.in_body, dense) if dense.dtype is variant else None
             if carried.result is None:
                 carried.result = apply_op("AddN", [carried.in_body, dense])

@@ -57,13 +57,9 @@ def encode_function(body: Body) -> FunctionDef:
 def _reference(tensor: Tensor) -> str:
     if tensor.op.type == "_Arg":
         return tensor.op.name
-    number = tensor.index
-    for argument in tensor.op.op_def.outputs:
-        count = len(argument.dtypes(tensor.op.attrs))
-        if number < count:
-            return f"{tensor.op.name}:{argument.name}:{number}"
-        number -= count
-    raise AssertionError("an output belongs to an argument of the signature")
+    attrs, outputs = tensor.op.attrs, tensor.op.op_def.outputs
+    names = [f"{argument.name}:{number}" for argument in outputs for number in range(len(argument.dtypes(attrs)))]
+    return f"{tensor.op.name}:{names[tensor.index]}"
 
 
 def function_as_graph(proto: FunctionDef, signatures: Mapping[str, OpDefProto]) -> GraphDef:

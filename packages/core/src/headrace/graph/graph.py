@@ -114,8 +114,11 @@ class Graph:
 
     @property
     def variables(self) -> list[Variable]:
-        """The variables that are used in the graph, in the order in which they came to it; a snapshot."""
-        return list(self.handles)
+        """The variables that are used in the graph, in the order in which they came to it; a snapshot.
+
+        For the body of a function these are those of the graph around it.
+        """
+        return list(self.root.handles)
 
     @property
     def version(self) -> int:
