@@ -15,6 +15,7 @@ from oracle.recipes import Recipe, recipe
 
 Values = list[npt.NDArray[Any]]
 Action = Callable[..., Any]
+LOOPS = ("loop", "branch_in_loop", "scan_rows")
 TOLERANCE: Mapping[str, tuple[float, float]] = {"float32": (2e-4, 2e-5), "float64": (1e-9, 1e-11)}
 
 
@@ -76,6 +77,16 @@ def ours(dtype: str) -> dict[str, Action]:
         ),
         "max_pool": lambda x: hr.nn.max_pool2d(x, 2),
         "conv2d": lambda x, channels: hr.nn.conv2d(x, filters(channels, dtype), strides=1, padding="SAME"),
+        "branch": lambda x: hr.cond(hr.sum(x) > 0, lambda: hr.tanh(x), lambda: x * 0.5 - 0.1),
+        "loop": lambda x, times: hr.while_loop(
+            lambda i, s: i < times, lambda i, s: (i + 1, hr.sin(s) * 0.9 + x), (0, x)
+        )[1],
+        "branch_in_loop": lambda x, times: hr.while_loop(
+            lambda i, s: i < times,
+            lambda i, s: (i + 1, hr.cond(hr.equal(i, 1), lambda: hr.tanh(s + x), lambda: s * 0.7)),
+            (0, x),
+        )[1],
+        "scan_rows": lambda x: hr.scan(lambda c, row: (hr.tanh(c + row),) * 2, x, hr.zeros_like(x[0]))[0],
     }
 
 
@@ -117,6 +128,16 @@ def theirs(dtype: str) -> dict[str, Action]:
         ),
         "max_pool": lambda x: tf.nn.max_pool2d(x, 2, strides=2, padding="VALID"),
         "conv2d": lambda x, channels: tf.nn.conv2d(x, filters(channels, dtype), strides=1, padding="SAME"),
+        "branch": lambda x: tf.cond(tf.reduce_sum(x) > 0, lambda: tf.tanh(x), lambda: x * 0.5 - 0.1),
+        "loop": lambda x, times: tf.while_loop(
+            lambda i, s: i < times, lambda i, s: (i + 1, tf.sin(s) * 0.9 + x), (0, x)
+        )[1],
+        "branch_in_loop": lambda x, times: tf.while_loop(
+            lambda i, s: i < times,
+            lambda i, s: (i + 1, tf.cond(tf.equal(i, 1), lambda: tf.tanh(s + x), lambda: s * 0.7)),
+            (0, x),
+        )[1],
+        "scan_rows": lambda x: tf.scan(lambda c, row: tf.tanh(c + row), x, tf.zeros_like(x[0])),
     }
 
 
@@ -185,7 +206,10 @@ def difference(names: list[str], got: Values, wanted: Values, dtype: str) -> str
 
 
 def ours_in_tensorflow(seed: int) -> str | None:
-    """Build here, run there: values, our gradient operations, and TensorFlow's own gradients of the imported graph."""
+    """Build here, run there: values, our gradient operations, and TensorFlow's own gradients of the imported graph.
+
+    Of loops it takes no gradients: it looks for a counter and a limit of its own among their first variables.
+    """
     plan = recipe(seed)
     graph, inputs, outputs, gradients = build_ours(plan)
     known = [gradient for gradient in gradients if gradient is not None]
@@ -196,6 +220,8 @@ def ours_in_tensorflow(seed: int) -> str | None:
     with imported.as_default():
         definition = tf.compat.v1.GraphDef.FromString(hr.to_graph_def(graph).SerializeToString())
         tf.import_graph_def(definition, name="")
+        if any(step.op in LOOPS for step in plan.steps):
+            return difference(names, here, run_theirs(imported, names, fed), plan.dtype)
         reached = [imported.get_tensor_by_name(tensor.name) for tensor in outputs]
         sources = [imported.get_tensor_by_name(tensor.name) for tensor in inputs]
         total = tf.add_n([tf.reduce_mean(tensor) for tensor in reached])

@@ -199,6 +199,14 @@ def _images(writer: _Writer) -> None:
         writer.add("conv2d", (image,), (1, height, width, 2), channels)
 
 
+def _control(writer: _Writer) -> None:
+    x = writer.pick(lambda shape: len(shape) >= 1)
+    if x is None:
+        return
+    op = writer.dice.choice(["branch", "loop", "branch_in_loop", "scan_rows"])
+    writer.add(op, (x,), writer.shapes[x], *([writer.dice.randrange(4)] if op in ("loop", "branch_in_loop") else []))
+
+
 MAKERS = (
     _unary,
     _unary,
@@ -213,6 +221,8 @@ MAKERS = (
     _matmul,
     _softmax,
     _images,
+    _control,
+    _control,
 )
 
 
