@@ -319,3 +319,39 @@ def test_views_keep_the_value_that_was_read_while_the_variable_goes_on() -> None
         for view in views:
             with pytest.raises(ValueError, match="read-only"):
                 view[0] = 1
+
+
+def test_handles_of_a_graph_file_become_variables() -> None:
+    original = hr.Graph()
+    with original.as_default():
+        hr.Variable(np.ones(2, np.float32), name="layer/w")
+    graph = hr.import_graph_def(hr.to_graph_def(original))
+    assert graph.variables == []
+    handle = graph.tensor("layer/w:0")
+    w = hr.Variable.of_handle(handle, initializer=graph.operation("layer/w/assign"))
+    assert (w.name, str(w.spec), w.trainable) == ("layer/w", "float32[2]", True)
+    assert hr.Variable.of_handle(handle, trainable=False) is w
+    assert graph.variables == [w]
+    with graph.as_default():
+        train = hr.optim.SGD(1.0).minimize(hr.sum(w * w), [w])
+    with hr.Session(graph) as session:
+        session.run(train)
+        assert session.run(w).tolist() == [-1, -1]
+    with pytest.raises(hr.errors.InvalidArgumentError, match="'layer/w/read:0' is not the handle of a variable"):
+        hr.Variable.of_handle(graph.tensor("layer/w/read:0"))
+
+
+def test_a_step_may_give_a_variable_without_an_initial_value_its_value_before_it_reads_it() -> None:
+    graph = hr.Graph()
+    with graph.as_default():
+        attrs = {"dtype": hr.float32, "shape": hr.Shape([2]), "shared_name": "v"}
+        handle = graph.create_op("VarHandleOp", (), attrs).outputs[0]
+        assign = hr.apply_op("AssignVariableOp", handle, [1.0, 2.0], dtype=hr.float32)
+        with hr.control_dependencies([assign]):
+            after = hr.apply_op("ReadVariableOp", handle, dtype=hr.float32)
+        alone = hr.apply_op("ReadVariableOp", handle, dtype=hr.float32)
+    with hr.Session(graph) as session:
+        with pytest.raises(hr.errors.FailedPreconditionError, match="variables without a value"):
+            session.run(alone)
+        assert session.run(after).tolist() == [1, 2]
+        assert session.run(alone).tolist() == [1, 2]

@@ -5,11 +5,12 @@ All of it is a function from `GraphDef` to `GraphDef`: the user's own graph stay
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
 from headrace.graph.proto.attr_pb2 import AttrValue
+from headrace.graph.proto.function_pb2 import FunctionDefLibrary
 from headrace.graph.proto.graph_pb2 import GraphDef
 from headrace.graph.proto.node_pb2 import NodeDef
 from headrace.graph.proto.tensor_pb2 import TensorProto, TensorShapeProto
@@ -17,7 +18,7 @@ from headrace.graph.proto.types_pb2 import DataType
 from headrace_checkpoint.dtypes import numpy_dtype
 from headrace_checkpoint.proto.saved_model_pb2 import CollectionDef, SaverDef, VariableDef
 
-__all__ = ["ExportedVariable", "add_saver", "exported_variables", "prune"]
+__all__ = ["ExportedVariable", "add_init_op", "add_saver", "exported_variables", "prune"]
 
 HANDLE = "VarHandleOp"
 
@@ -54,14 +55,47 @@ def prune(graph: GraphDef, roots: Iterable[str]) -> GraphDef:
         if name not in kept:
             kept.add(name)
             stack.extend(node_of(edge) for edge in nodes[name].input)
-    result = GraphDef(versions=graph.versions, library=graph.library)
+    result = GraphDef(versions=graph.versions)
     for node in graph.node:
         if node.name in kept:
             copy = result.node.add()
             copy.CopyFrom(node)
             copy.device = ""
             _clean_colocation(copy, kept)
+    _keep_functions(graph.library, result)
     return result
+
+
+def _keep_functions(library: FunctionDefLibrary, result: GraphDef) -> None:
+    """Copy the functions that a graph calls, and those that they call."""
+    functions = {function.signature.name: function for function in library.function}
+    waiting, kept = list(result.node), set[str]()
+    while waiting:
+        for name in _called(waiting.pop()):
+            if name in functions and name not in kept:
+                kept.add(name)
+                waiting.extend(functions[name].node_def)
+    result.library.function.extend(functions[name] for name in functions if name in kept)
+    result.library.gradient.extend(item for item in library.gradient if item.function_name in kept)
+
+
+def _called(node: NodeDef) -> Iterator[str]:
+    for value in node.attr.values():
+        if value.HasField("func"):
+            yield value.func.name
+        yield from (function.name for function in value.list.func)
+
+
+def add_init_op(graph: GraphDef, initializers: Sequence[str]) -> str:
+    """Add one node that runs what fills tables and the like, and return its name.
+
+    Args:
+      graph: extended in place.
+      initializers: the names of the nodes to run.
+    """
+    taken = {node.name for node in graph.node}
+    name = next(name for name in ("init", *(f"init_{n}" for n in range(1, len(taken) + 2))) if name not in taken)
+    return _Writer(graph, "").node(name, "NoOp", [f"^{initializer}" for initializer in initializers])
 
 
 def node_of(edge: str) -> str:

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import keyword
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -34,8 +35,8 @@ from headrace.errors import (
 from headrace.graph.proto.types_pb2 import DataType
 from headrace_checkpoint.dtypes import Array
 from headrace_checkpoint.durable import DISK, Disk, staged_directory, write_file
-from headrace_checkpoint.exported_graph import add_saver, exported_variables, prune
-from headrace_checkpoint.proto.saved_model_pb2 import MetaGraphDef, SavedModel, SignatureDef, TensorInfo
+from headrace_checkpoint.exported_graph import add_init_op, add_saver, exported_variables, prune
+from headrace_checkpoint.proto.saved_model_pb2 import MetaGraphDef, SavedModel, SignatureDef, TensorInfo, VariableDef
 from headrace_checkpoint.tensor_bundle import save_bundle
 
 __all__ = [
@@ -51,12 +52,14 @@ __all__ = [
 
 FILE = "saved_model.pb"
 VARIABLES = "variables/variables"
+ASSETS = "assets"
 SERVE = "serve"
 DEFAULT_SIGNATURE = "serving_default"
 
 _PREDICT = "tensorflow/serving/predict"
 _SCHEMA_VERSION = 1
 _INIT = "__saved_model_init_op"
+_INIT_COLLECTIONS = ("saved_model_main_op", "legacy_init_op")
 
 
 def save_model(
@@ -64,6 +67,8 @@ def save_model(
     session: hr.Session,
     signatures: Mapping[str, hr.Signature],
     *,
+    initializers: Sequence[hr.Operation] = (),
+    assets: Mapping[hr.Tensor, str | os.PathLike[str]] | None = None,
     disk: Disk = DISK,
 ) -> Path:
     """Export functions of a session's graph, with the values their variables have now.
@@ -75,6 +80,10 @@ def save_model(
       path: the folder, for a server `.../<model>/<version>`; must not exist.
       session: the graph and the values.
       signatures: the functions by name; clients that name none get `"serving_default"`.
+      initializers: what a program that loads the model runs once, after the variables have their values: operations
+        that fill tables.
+      assets: files to take along, such as vocabularies, by the placeholder that is fed the file's path when the
+        initializers run.
       disk: whose system calls to use.
     Returns:
       The folder.
@@ -82,6 +91,7 @@ def save_model(
       AlreadyExistsError: the folder is there already.
       InvalidArgumentError: there is no signature, or one has no output, or an input whose name is no Python name.
       GraphError: a signature's tensor is not in the session's graph, or an output needs a placeholder that is no input.
+      NotFoundError: there is no such asset.
       OSError: the disk refused.
 
     Example:
@@ -116,7 +126,11 @@ def save_model(
         for signature in signatures.values()
         for t in (*signature.inputs.values(), *signature.outputs.values())
     }
+    roots |= {operation.name for operation in initializers} | {tensor.op.name for tensor in assets or {}}
     meta.graph_def.CopyFrom(prune(hr.to_graph_def(session.graph), sorted(roots)))
+    if initializers:
+        _add_initializer(meta, initializers)
+    files = _add_assets(meta, assets or {})
     handles = {v.handle_in(session.graph).op.name: v.trainable for v in session.graph.variables}
     variables = exported_variables(meta.graph_def, handles)
     if variables:
@@ -131,8 +145,36 @@ def save_model(
         if variables:
             disk.make_directory(staging / "variables")
             save_bundle(staging / VARIABLES, values, disk=disk)
+        if files:
+            disk.make_directory(staging / ASSETS)
+        for name, content in files.items():
+            write_file(staging / ASSETS / name, [content], disk)
         write_file(staging / FILE, [model.SerializeToString(deterministic=True)], disk)
     return folder
+
+
+def _add_initializer(meta: MetaGraphDef, initializers: Sequence[hr.Operation]) -> None:
+    name = add_init_op(meta.graph_def, [operation.name for operation in initializers])
+    meta.collection_def[_INIT_COLLECTIONS[0]].node_list.value.append(name)
+
+
+def _add_assets(meta: MetaGraphDef, assets: Mapping[hr.Tensor, str | os.PathLike[str]]) -> dict[str, bytes]:
+    """Describe the assets; returns the content of each file, by a name of its own."""
+    files: dict[str, bytes] = {}
+    for tensor, path in assets.items():
+        try:
+            content = Path(path).read_bytes()
+        except (FileNotFoundError, IsADirectoryError):
+            raise NotFoundError(
+                "there is no such asset", expected=f"a file for '{tensor.name}'", got=str(path), hint="look at the path"
+            ) from None
+        stem = Path(path).name
+        free = (stem, *(f"{number}_{stem}" for number in range(1, len(files) + 2)))
+        name = next(each for each in free if files.get(each, content) == content)
+        files[name] = content
+        asset = meta.asset_file_def.add(filename=name)
+        asset.tensor_info.CopyFrom(_tensor_info(tensor))
+    return files
 
 
 def _check_signatures(graph: hr.Graph, signatures: Mapping[str, hr.Signature]) -> None:
@@ -294,6 +336,19 @@ class _Signatures(dict[str, LoadedSignature]):
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """What makes a loaded model ready, once its variables have their values.
+
+    Attributes:
+      initializers: the operations to run.
+      assets: the file to feed the path of, by the name of the tensor to feed.
+    """
+
+    initializers: Sequence[str]
+    assets: Mapping[str, Path]
+
+
 class LoadedModel:
     """A saved model, ready to be called. Close it to release its session.
 
@@ -304,15 +359,45 @@ class LoadedModel:
       signatures: its functions, by name.
     """
 
-    def __init__(self, path: Path, session: hr.Session, signatures: Mapping[str, LoadedSignature]) -> None:
+    def __init__(
+        self, path: Path, session: hr.Session, signatures: Mapping[str, LoadedSignature], start: _Start
+    ) -> None:
         self.path = path
         self.session = session
+        self._start = start
         self.signatures: Mapping[str, LoadedSignature] = _Signatures(signatures)
 
     @property
     def graph(self) -> hr.Graph:
         """The graph of the session."""
         return self.session.graph
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Save the model again, with the values its variables have now: after training it on, say.
+
+        Args:
+          path: the folder; must not exist.
+        Returns:
+          The folder.
+        Raises:
+          AlreadyExistsError: the folder is there already.
+          OSError: the disk refused.
+        """
+        graph = self.graph
+        signatures = {
+            name: hr.Signature(
+                inputs={alias: graph.tensor(info.name) for alias, info in signature.inputs.items()},
+                outputs={alias: graph.tensor(info.name) for alias, info in signature.outputs.items()},
+            )
+            for name, signature in self.signatures.items()
+        }
+        return save_model(
+            path,
+            self.session,
+            signatures,
+            initializers=[graph.operation(name) for name in self._start.initializers],
+            assets={graph.tensor(name): file for name, file in self._start.assets.items()},
+        )
 
     def close(self) -> None:
         """Release the session and its values."""
@@ -344,9 +429,14 @@ def load_model(path: str | os.PathLike[str], *, tags: tuple[str, ...] = (SERVE,)
     folder = Path(path)
     meta = read_saved_model(folder, tags)
     graph = hr.import_graph_def(meta.graph_def)
+    _adopt_variables(graph, meta)
     session = hr.Session(graph)
     try:
-        _restore(folder, meta, session)
+        start = _Start(
+            _initializers(meta),
+            {asset.tensor_info.name: _asset(folder, asset.filename) for asset in meta.asset_file_def},
+        )
+        _restore(folder, meta, session, start)
         signatures = {
             name: LoadedSignature(name, proto, session)
             for name, proto in sorted(meta.signature_def.items())
@@ -355,7 +445,27 @@ def load_model(path: str | os.PathLike[str], *, tags: tuple[str, ...] = (SERVE,)
     except BaseException:
         session.close()
         raise
-    return LoadedModel(folder, session, signatures)
+    return LoadedModel(folder, session, signatures, start)
+
+
+_SUFFIX = re.compile(r"_\d+\Z")
+
+
+def _adopt_variables(graph: hr.Graph, meta: MetaGraphDef) -> None:
+    """Make variables of the graph's handles, so that the model can be trained on and saved again.
+
+    TensorFlow 2 says in the objects of the program which of them are trained; handles of variables of one name have
+    numbers behind it. TensorFlow 1 says so in a collection.
+    """
+    objects = [item.variable for item in meta.object_graph_def.nodes if item.variable.name]
+    trained = {variable.name: variable.trainable for variable in objects}
+    for collection, value in (("variables", False), ("trainable_variables", True)):
+        listed = meta.collection_def[collection].bytes_list.value if collection in meta.collection_def else ()
+        trained |= {VariableDef.FromString(item).variable_name.partition(":")[0]: value for item in listed}
+    for operation in graph.operations:
+        if operation.type == "VarHandleOp":
+            name = operation.name if operation.name in trained else _SUFFIX.sub("", operation.name)
+            hr.Variable.of_handle(operation.outputs[0], trainable=trained.get(name, False))
 
 
 def read_saved_model(path: str | os.PathLike[str], tags: tuple[str, ...] = (SERVE,)) -> MetaGraphDef:
@@ -407,11 +517,35 @@ def read_saved_model(path: str | os.PathLike[str], tags: tuple[str, ...] = (SERV
     )
 
 
-def _restore(folder: Path, meta: MetaGraphDef, session: hr.Session) -> None:
+def _restore(folder: Path, meta: MetaGraphDef, session: hr.Session, start: _Start) -> None:
     """Run the operations by which the model restores its variables and makes itself ready."""
     graph, saver = session.graph, meta.saver_def
     if saver.restore_op_name:
         prefix = os.fsencode(folder / VARIABLES)
         session.run(graph.operation(saver.restore_op_name), feeds={graph.tensor(saver.filename_tensor_name): prefix})
-    for info in meta.signature_def[_INIT].outputs.values() if _INIT in meta.signature_def else ():
-        session.run(graph.operation(info.name.partition(":")[0]))
+    paths = {graph.tensor(name): os.fsencode(path) for name, path in start.assets.items()}
+    for name in start.initializers:
+        session.run(graph.operation(name), feeds=paths)
+
+
+def _initializers(meta: MetaGraphDef) -> list[str]:
+    """The operations that fill tables and the like: under one name since TensorFlow 2, under others before."""
+    if _INIT in meta.signature_def:
+        return [info.name.partition(":")[0] for info in meta.signature_def[_INIT].outputs.values()]
+    for collection in _INIT_COLLECTIONS:
+        if collection in meta.collection_def:
+            return list(meta.collection_def[collection].node_list.value)
+    return []
+
+
+def _asset(folder: Path, filename: str) -> Path:
+    """The path of a file that came with the model."""
+    if Path(filename).name != filename:  # a model must not lead out of its folder
+        raise DataLossError(
+            "a saved model names an asset outside its folder",
+            where=str(folder),
+            expected=f"a file in {ASSETS}, without a folder",
+            got=filename,
+            hint="do not trust where it came from",
+        )
+    return folder / ASSETS / filename

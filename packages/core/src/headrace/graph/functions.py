@@ -88,7 +88,7 @@ class Body(Graph):
             functions=outer.functions if functions is None and outer is not None else functions,
         )
         self.name = name
-        self.state_name = name
+        self.state_name = f".{name}" if name.startswith("_") else name  # no operation's name begins so
         self.outer = outer
         self.captures = captures or Captures(0)
         self.arguments: dict[int, Tensor] = {}

@@ -28,6 +28,8 @@ def initialize_variables(
 ) -> None:
     """Give every variable that a step reads its initial value, unless it has one.
 
+    A variable without an initializer to which the step itself assigns is left alone: its edges say which comes first.
+
     Args:
       graph: the graph.
       fetches: what the step returns.
@@ -41,7 +43,13 @@ def initialize_variables(
     """
     initializers = {handle: variable.initializer for variable, handle in graph.handles.items()}
     roots = [fetch.op for fetch in fetches if fetch not in feeds] + list(targets)
-    waiting = _uninitialized(_handles_read(roots, frozenset(feeds)), resources)
+    needed = _needed(roots, frozenset(feeds))
+    assigned = {op.inputs[0] for op in needed if op.type == "AssignVariableOp"}
+    waiting = [
+        handle
+        for handle in _uninitialized(_handles_read(needed), resources)
+        if initializers.get(handle) is not None or handle not in assigned
+    ]
     orphans = [handle for handle in waiting if initializers.get(handle) is None]
     if orphans:
         raise _no_initializer(orphans)
@@ -57,7 +65,9 @@ def _in_order(
     ordered: dict[Tensor, None] = {}
 
     def needs(handle: Tensor) -> Iterator[Tensor]:
-        return iter(_uninitialized(_handles_read([_initializer(handle, initializers)], frozenset()), resources))
+        return iter(
+            _uninitialized(_handles_read(_needed([_initializer(handle, initializers)], frozenset())), resources)
+        )
 
     for root in handles:
         path = {} if root in ordered else {root: needs(root)}
@@ -88,22 +98,27 @@ def _initializer(handle: Tensor, initializers: Mapping[Tensor, Operation | None]
     return initializer
 
 
-def _handles_read(roots: Iterable[Operation], feeds: frozenset[Tensor]) -> list[Tensor]:
-    """The handles whose variable the operations need the value of, in the order of creation."""
+def _needed(roots: Iterable[Operation], feeds: frozenset[Tensor]) -> set[Operation]:
+    """The operations that run for some of them."""
     seen: set[Operation] = set()
-    handles: dict[Tensor, None] = {}
     stack = list(roots)
     while stack:
         op = stack.pop()
-        if op in seen:
-            continue
-        seen.add(op)
-        for index, tensor in enumerate(op.inputs):
-            if tensor.op.type == "VarHandleOp" and _needs_value(op, index):
-                handles[tensor] = None
-            if tensor not in feeds:
-                stack.append(tensor.op)
-        stack.extend(op.control_inputs)
+        if op not in seen:
+            seen.add(op)
+            stack.extend(tensor.op for tensor in op.inputs if tensor not in feeds)
+            stack.extend(op.control_inputs)
+    return seen
+
+
+def _handles_read(operations: Iterable[Operation]) -> list[Tensor]:
+    """The handles whose variable the operations need the value of, in the order of creation."""
+    handles = {
+        tensor
+        for op in operations
+        for index, tensor in enumerate(op.inputs)
+        if tensor.op.type == "VarHandleOp" and _needs_value(op, index)
+    }
     return sorted(handles, key=lambda tensor: tensor.op.index)
 
 
