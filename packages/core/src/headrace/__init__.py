@@ -163,6 +163,7 @@ from headrace.ops.math import (
     truncate_divide,
     truncate_mod,
 )
+from headrace.ops.mutex import CriticalSection
 from headrace.ops.nonzero import count_nonzero, nonzero
 from headrace.ops.padding import pad
 from headrace.ops.partition import dynamic_partition, dynamic_stitch
@@ -261,6 +262,7 @@ __all__ = [
     "ConditionalAccumulator",
     "Config",
     "Coordinator",
+    "CriticalSection",
     "DType",
     "EarlyStopping",
     "FIFOQueue",

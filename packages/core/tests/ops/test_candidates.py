@@ -166,3 +166,63 @@ def test_only_the_rows_of_those_classes_are_updated() -> None:
     assert 7 in changed
     assert changed <= {7, *classes.tolist()}
     assert before > 0
+
+
+def test_fixed_weights_decide_how_often_classes_are_drawn() -> None:
+    weights = [0.0, 4.0, 1.0, 4.0]
+    with hr.Graph(seed=1).as_default() as graph:
+        drawn = hr.nn.fixed_unigram_candidates([[3], [2]], 4000, weights, distortion=0.5, num_reserved=1, unique=False)
+    values = hr.Session(graph).run(drawn)
+    shares = np.array([0, 0, 2, 1, 2]) / 5
+    np.testing.assert_allclose(np.bincount(values.classes, minlength=5) / 4000, shares, atol=0.03)
+    np.testing.assert_allclose(values.true_expected, 4000 * shares[[[3], [2]]], rtol=1e-5)
+
+
+def test_different_classes_of_fixed_weights_and_of_one_shard() -> None:
+    with hr.Graph(seed=1).as_default() as graph:
+        options = {"num_true": 1, "num_sampled": 2, "unique": True, "range_max": 4, "unigrams": [1.0, 2.0, 3.0, 4.0]}
+        drawn = hr.apply_op("FixedUnigramCandidateSampler", np.array([[1]]), **options, num_shards=2, shard=1)
+    classes, _, expected = hr.Session(graph).run(list(drawn))
+    assert sorted(classes.tolist()) == [1, 3]
+    assert (expected > 0).all()
+
+
+def test_weights_from_a_file(tmp_path) -> None:
+    path = tmp_path / "vocabulary.csv"
+    path.write_text("the,3\ncat,0\nsat,5\n")
+    with hr.Graph().as_default() as graph:
+        options = {"num_true": 1, "num_sampled": 2, "unique": True, "range_max": 3, "vocab_file": str(path)}
+        drawn = hr.apply_op("FixedUnigramCandidateSampler", np.array([[1]]), **options)
+        missing = hr.apply_op("FixedUnigramCandidateSampler", np.array([[1]]), **{**options, "vocab_file": "none"})
+    session = hr.Session(graph)
+    assert sorted(session.run(drawn[0]).tolist()) == [0, 2]
+    with pytest.raises(hr.errors.NotFoundError, match="cannot be opened"):
+        session.run(missing[0])
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"unigrams": [1.0, 2.0]}, "weights are not right"),
+        ({"unigrams": [1.0, -2.0, 1.0]}, "weights are not right"),
+        ({"unigrams": [1.0, 0.0, 0.0]}, "too few classes can be drawn"),
+        ({"unigrams": [1.0, 0.0, 1.0], "num_shards": 2, "shard": 1}, "no class can be drawn"),
+    ],
+)
+def test_wrong_weights_are_named(options, text) -> None:
+    with hr.Graph().as_default() as graph:
+        fixed = {"num_true": 1, "num_sampled": 2, "unique": True, "range_max": 3}
+        drawn = hr.apply_op("FixedUnigramCandidateSampler", np.array([[1]]), **fixed, **options)
+    with pytest.raises(hr.errors.InvalidArgumentError, match=text):
+        hr.Session(graph).run(drawn[0])
+
+
+def test_learned_weights_follow_the_true_classes() -> None:
+    with hr.Graph(seed=1).as_default() as graph:
+        drawn = hr.nn.learned_unigram_candidates([[7]] * 90, 1000, 10, unique=False)
+    session = hr.Session(graph)
+    first, second = session.run(drawn), session.run(drawn)
+    np.testing.assert_allclose(first.true_expected, 100, rtol=1e-5)
+    np.testing.assert_allclose(second.true_expected, 910, rtol=1e-5)
+    assert np.bincount(first.classes, minlength=10)[7] < 200
+    assert np.bincount(second.classes, minlength=10)[7] > 800

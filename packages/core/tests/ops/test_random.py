@@ -354,3 +354,24 @@ def test_streams_are_read_and_restored() -> None:
     with hr.Session(graph) as session:
         session.write_streams(streams)
         assert all(np.array_equal(left, right) for left, right in zip(session.run(tensors), following, strict=True))
+
+
+def test_gamma_and_poisson_numbers_repeat_with_their_seed_and_differ_from_step_to_step():
+    with hr.Graph().as_default() as graph:
+        draws = [hr.random.gamma([3], [0.5, 8.0], 2.0, seed=1), hr.random.poisson([3], [0.5, 80.0], hr.int32, seed=2)]
+    assert [draw.shape for draw in draws] == [[3, 2], [3, 2]]
+    first, second = hr.Session(graph), hr.Session(graph)
+    once, again = first.run(draws), first.run(draws)
+    for left, right, other in zip(once, second.run(draws), again, strict=True):
+        np.testing.assert_array_equal(left, right)
+        assert (left != other).any()
+    assert once[1].dtype == np.int32
+
+
+def test_the_gradient_of_gamma_numbers_by_their_shape_is_one_on_average():
+    """Their mean is their shape."""
+    with hr.Graph().as_default() as graph:
+        alpha = hr.constant([0.7, 3.0, 40.0], hr.float64)
+        x = hr.random.gamma([20000], alpha, seed=4)
+        (slope,) = hr.gradients(hr.sum(x), [alpha])
+    np.testing.assert_allclose(hr.Session(graph).run(slope) / 20000, 1, atol=0.05)

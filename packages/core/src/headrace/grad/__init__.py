@@ -36,6 +36,7 @@ from headrace.grad import (  # noqa: F401
     linalg,
     losses,
     math,
+    mutex,
     nn,
     normalization,
     optimizer_updates,

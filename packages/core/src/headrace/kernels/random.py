@@ -6,12 +6,15 @@ import math
 import secrets
 from collections.abc import Callable
 
+import numpy as np
+
 from headrace.interfaces import OpContext
 from headrace.kernels import distributions
 from headrace.kernels.distributions import RESERVED_BLOCKS_PER_ELEMENT, Out
 from headrace.kernels.draws import integer_bounds, number_of_draws, requested_shape, usable
 from headrace.kernels.philox import PhiloxState, PhiloxStream
 from headrace.kernels.registry import register_kernel
+from headrace.kernels.rejection import gamma, poisson
 from headrace.types import Array
 
 __all__: list[str] = []
@@ -64,3 +67,22 @@ def _multinomial(op: OpContext, logits: Array, num_samples: Array) -> Array:
     rounded = -(-draws // 4) * 4
     state = _reserve(op, len(logits) * rounded * 2 * RESERVED_BLOCKS_PER_ELEMENT)
     return distributions.categorical(state, logits, draws, op.outputs[0].dtype.array_type)
+
+
+def _register_by_parameter(op_type: str, draw: Callable[[PhiloxState, Array], Array]) -> None:
+    """`shape` numbers for each element of a parameter, computed in float64."""
+
+    @register_kernel(op_type)
+    def kernel(op: OpContext, shape: Array, parameter: Array) -> Array:
+        wanted = requested_shape(op, shape) + parameter.shape
+        state = _reserve(op, math.prod(wanted) * RESERVED_BLOCKS_PER_ELEMENT)
+        flat = np.broadcast_to(np.asarray(parameter, np.float64), wanted).reshape(-1)
+        target = op.outputs[0].dtype.array_type
+        drawn = draw(state, flat).reshape(wanted)
+        if target.kind == "i":
+            drawn = np.where(np.isnan(drawn), 0, drawn)  # a rate that is no number has no count
+        return np.asarray(drawn).astype(target)
+
+
+_register_by_parameter("RandomGamma", gamma)
+_register_by_parameter("RandomPoissonV2", poisson)

@@ -40,6 +40,7 @@ from headrace.ops import (  # noqa: F401
     losses,
     mapping,
     math,
+    mutex,
     nn,
     normalization,
     optimizer_updates,

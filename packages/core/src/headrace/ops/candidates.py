@@ -10,6 +10,7 @@ Hyvarinen, *Noise-contrastive estimation*, AISTATS 2010.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy as np
 from headrace.errors import InvalidArgumentError, ShapeError
 from headrace.graph import attr
 from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
+from headrace.graph.attr import AttrSpec
 from headrace.graph.op_def import InferenceContext, register_op
 from headrace.graph.operation import Tensor
 from headrace.ops.control import stop_gradient
@@ -25,13 +27,21 @@ from headrace.ops.losses import sigmoid_cross_entropy, softmax_cross_entropy
 from headrace.ops.random import operation_seeds
 from headrace.types import Shape, int64
 
-__all__ = ["Candidates", "log_uniform_candidates", "nce_loss", "sampled_softmax_loss", "uniform_candidates"]
+__all__ = [
+    "Candidates",
+    "fixed_unigram_candidates",
+    "learned_unigram_candidates",
+    "log_uniform_candidates",
+    "nce_loss",
+    "sampled_softmax_loss",
+    "uniform_candidates",
+]
 
 _MAX_SAMPLED = 1 << 24
 """Candidates of one step: more than that is a damaged graph."""
 
 
-def _register_sampler(name: str, doc: str) -> None:
+def _register_sampler(name: str, doc: str, attrs: dict[str, AttrSpec] | None = None) -> None:
     def shape(op: InferenceContext) -> list[Shape]:
         true, sampled = op.attr("num_true"), op.attr("num_sampled")
         if op.attr("unique") and sampled > op.attr("range_max"):
@@ -59,7 +69,7 @@ def _register_sampler(name: str, doc: str) -> None:
         outputs={"sampled_candidates": "int64", "true_expected_count": "float32", "sampled_expected_count": "float32"},
         attrs={
             "num_true": positive, "num_sampled": positive, "unique": attr.bool(), "range_max": positive,
-            "seed": attr.int(0), "seed2": attr.int(0),
+            "seed": attr.int(0), "seed2": attr.int(0), **(attrs or {}),
         },
         stateful=True,
     )(shape)  # fmt: skip
@@ -84,6 +94,28 @@ _register_sampler(
     "LogUniformCandidateSampler",
     "Classes c below range_max with probability log((c + 2) / (c + 1)) / log(range_max + 1), which suits vocabularies "
     "in the order of their frequency, and how often true and drawn classes were to be expected.",
+)
+
+
+_register_sampler(
+    "FixedUnigramCandidateSampler",
+    "Classes with probabilities in proportion to given weights to the power `distortion`, and how often true and drawn "
+    "classes were to be expected. The weights are `unigrams`, or the last column of each line of `vocab_file`; before "
+    "them stand num_reserved_ids classes that are never drawn. Of several shards only the classes that leave the rest "
+    "`shard` when divided by num_shards are drawn.",
+    {
+        "vocab_file": attr.string(""),
+        "distortion": attr.float(1.0),
+        "num_reserved_ids": attr.int(0, minimum=0),
+        "num_shards": attr.int(1, minimum=1),
+        "shard": attr.int(0, minimum=0),
+        "unigrams": attr.list_of(attr.float(), ()),
+    },
+)
+_register_sampler(
+    "LearnedUnigramCandidateSampler",
+    "Classes in proportion to how often they were true so far, plus one; the true classes of this step count from the "
+    "next one on. And how often true and drawn classes were to be expected.",
 )
 
 
@@ -122,10 +154,12 @@ def _sample(
     unique: bool,
     seed: int | None,
     name: str | None,
+    **options: object,
 ) -> Candidates:
     classes = _as_int64(true_classes)
     first, second = operation_seeds(seed)
-    attrs = {"num_sampled": num_sampled, "range_max": num_classes, "unique": unique, "seed": first, "seed2": second}
+    attrs: dict[str, object] = {"num_sampled": num_sampled, "range_max": num_classes, "unique": unique, **options}
+    attrs |= {"seed": first, "seed2": second}
     drawn: tuple[Tensor, Tensor, Tensor] = apply_op(op_type, classes, num_true=classes.shape[1], **attrs, name=name)
     return Candidates(*drawn)
 
@@ -190,6 +224,64 @@ def log_uniform_candidates(
       [2, 1]
     """
     return _sample("LogUniformCandidateSampler", true_classes, num_sampled, num_classes, unique, seed, name)
+
+
+def fixed_unigram_candidates(
+    true_classes: TensorLike,
+    num_sampled: int,
+    unigrams: Sequence[float],
+    *,
+    distortion: float = 1.0,
+    num_reserved: int = 0,
+    unique: bool = True,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Candidates:
+    """Draw classes in proportion to weights, such as how often each word stands in a text.
+
+    Args:
+      true_classes: integers `[batch, true]`, the classes of the examples.
+      num_sampled: how many classes to draw for the whole batch.
+      unigrams: the weight of each class, after the reserved ones.
+      distortion: weights are taken to this power; 0 makes all classes equally likely.
+      num_reserved: classes before the first weight that are never drawn, such as padding.
+      unique: see `uniform_candidates`.
+      seed: see `uniform_candidates`.
+      name: the operation's name.
+    Returns:
+      The drawn classes and the expected counts.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default() as graph:
+      ...     drawn = hr.nn.fixed_unigram_candidates([[1]], 2, [3.0, 0.0, 1.0])
+      >>> print(sorted(hr.Session(graph).run(drawn.classes).tolist()))
+      [0, 2]
+    """
+    options = {"unigrams": list(unigrams), "distortion": distortion, "num_reserved_ids": num_reserved}
+    count = num_reserved + len(unigrams)
+    return _sample("FixedUnigramCandidateSampler", true_classes, num_sampled, count, unique, seed, name, **options)
+
+
+def learned_unigram_candidates(
+    true_classes: TensorLike,
+    num_sampled: int,
+    num_classes: int,
+    *,
+    unique: bool = True,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Candidates:
+    """Draw classes in proportion to how often they were true in the steps before; see `uniform_candidates`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default() as graph:
+      ...     drawn = hr.nn.learned_unigram_candidates([[0], [7]], 4, 10)
+      >>> print(drawn.true_expected.shape)
+      [2, 1]
+    """
+    return _sample("LearnedUnigramCandidateSampler", true_classes, num_sampled, num_classes, unique, seed, name)
 
 
 def sampled_softmax_loss(

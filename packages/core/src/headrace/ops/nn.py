@@ -12,6 +12,8 @@ from headrace.ops.alignment import ctc_greedy_decoder, ctc_loss, edit_distance
 from headrace.ops.attention import attention
 from headrace.ops.candidates import (
     Candidates,
+    fixed_unigram_candidates,
+    learned_unigram_candidates,
     log_uniform_candidates,
     nce_loss,
     sampled_softmax_loss,
@@ -52,12 +54,14 @@ __all__ = [
     "elu",
     "embedding_lookup",
     "embedding_lookup_sparse",
+    "fixed_unigram_candidates",
     "gelu",
     "in_top_k",
     "l2_loss",
     "l2_normalize",
     "layer_norm",
     "leaky_relu",
+    "learned_unigram_candidates",
     "local_response_normalization",
     "log_softmax",
     "log_uniform_candidates",

@@ -20,7 +20,8 @@ import weakref
 
 from headrace.errors import InvalidArgumentError
 from headrace.graph import attr
-from headrace.graph.apply import TensorLike, apply_op
+from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
+from headrace.graph.attr import AttrSpec
 from headrace.graph.graph import Graph
 from headrace.graph.op_def import InferenceContext, register_op
 from headrace.graph.operation import Tensor
@@ -44,13 +45,15 @@ from headrace.ops.stateless_random import (
     stateless_truncated_normal,
     stateless_uniform,
 )
-from headrace.types import DTypeLike, Shape, as_dtype, float32, int32, int64
+from headrace.types import DTypeLike, Shape, as_dtype, float16, float32, float64, int32, int64
 
 __all__ = [
     "categorical",
     "dropout_mask",
+    "gamma",
     "normal",
     "operation_seeds",
+    "poisson",
     "randint",
     "shuffle",
     "stateless_categorical",
@@ -327,6 +330,96 @@ def shuffle(value: TensorLike, *, seed: int | None = None, name: str | None = No
     first, second = operation_seeds(seed)
     shuffled: Tensor = apply_op("RandomShuffle", value, seed=first, seed2=second, name=name)
     return shuffled
+
+
+@register_op(
+    "RandomGamma",
+    inputs={"shape": "S", "alpha": "T"},
+    outputs={"output": "T"},
+    attrs={"seed": attr.int(0), "seed2": attr.int(0), "S": attr.index_type, "T": attr.type(float16, float32, float64)},
+    stateful=True,
+)
+def _random_gamma_shape(op: InferenceContext) -> list[Shape]:
+    """Gamma-distributed numbers of scale 1: `shape` of them for each element of alpha, the distribution's shape."""
+    return [wanted_shape(op)[0] + op.inputs[1].shape]
+
+
+_RATES = (float16, float32, float64, int32, int64)
+
+
+@register_op(
+    "RandomPoissonV2",
+    inputs={"shape": "S", "rate": "R"},
+    outputs={"output": "dtype"},
+    attrs={
+        "seed": attr.int(0),
+        "seed2": attr.int(0),
+        "S": attr.index_type,
+        "R": AttrSpec("type", default=float64, allowed=_RATES),
+        "dtype": AttrSpec("type", default=int64, allowed=_RATES),
+    },
+    stateful=True,
+)
+def _random_poisson_shape(op: InferenceContext) -> list[Shape]:
+    """Poisson-distributed numbers: `shape` of them for each element of the rate, which is their mean."""
+    return [wanted_shape(op)[0] + op.inputs[1].shape]
+
+
+def gamma(
+    shape: TensorLike, alpha: TensorLike, beta: TensorLike = 1.0, *, seed: int | None = None, name: str | None = None
+) -> Tensor:
+    """Gamma-distributed random numbers; their gradient by alpha and beta is that of the number at its probability.
+
+    Args:
+      shape: int32 or int64 `[rank]`, how many for each element of alpha.
+      alpha: float16, float32 or float64, the shapes of the distribution, above 0.
+      beta: the same dtype, broadcasts with alpha: the inverse scale.
+      seed: the operation's seed (see the head of this module).
+      name: the operation's name.
+    Returns:
+      `[shape..., alpha...]` of alpha's dtype.
+    Source: M. Figurnov et al., *Implicit reparameterization gradients*, NeurIPS 2018, for the gradient.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default() as graph:
+      ...     x = hr.random.gamma([1000], [1.0, 9.0], seed=1)
+      >>> print(hr.Session(graph).run(x).mean(0).round())
+      [1. 9.]
+    """
+    first, second = operation_seeds(seed)
+    tensor = convert_to_tensor(alpha)
+    drawn = apply_op("RandomGamma", sizes(shape), tensor, seed=first, seed2=second)
+    result: Tensor = apply_op("RealDiv", drawn, convert_to_tensor(beta, tensor.dtype), name=name)
+    return result
+
+
+def poisson(
+    shape: TensorLike, rate: TensorLike, dtype: DTypeLike = int64, *, seed: int | None = None, name: str | None = None
+) -> Tensor:
+    """Poisson-distributed random numbers.
+
+    Args:
+      shape: int32 or int64 `[rank]`, how many for each element of the rate.
+      rate: floating or integer, the means, at least 0.
+      dtype: of the result: float16, float32, float64, int32 or int64.
+      seed: the operation's seed (see the head of this module).
+      name: the operation's name.
+    Returns:
+      `[shape..., rate...]`.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default() as graph:
+      ...     x = hr.random.poisson([1000], [0.0, 3.0, 50.0], seed=1)
+      >>> print(hr.Session(graph).run(x).mean(0).round())
+      [ 0.  3. 50.]
+    """
+    first, second = operation_seeds(seed)
+    result: Tensor = apply_op(
+        "RandomPoissonV2", sizes(shape), rate, dtype=as_dtype(dtype), seed=first, seed2=second, name=name
+    )
+    return result
 
 
 def categorical(

@@ -38,6 +38,23 @@ _STRINGS = _text(bytes([8, 7]) + _field(2, _field(2, bytes([8, 2]))) + _field(8,
 _HUGE = _text(bytes([8, 1]) + _field(2, _field(2, bytes([8, 0xFF, 0xFF, 0xFF, 0xFF, 0x0F]))))
 """2**32 - 1 floats of which none is listed."""
 
+
+def _strings(*values: bytes) -> Any:
+    result = np.empty(len(values), object)
+    result[:] = values
+    return result
+
+
+def _wire_of_none(shape: tuple[int, ...]) -> bytes:
+    """int64 without elements: there is no content."""
+    dims = b"".join(_field(2, bytes([8, size]) if size else b"") for size in shape)
+    return bytes([8, 9]) + _field(2, dims)
+
+
+_SPARSE = [np.array([[0, 2], [1, 0]]), np.array([1.5, 2.5], np.float32), np.array([2, 3])]
+_OTHER = [np.array([[0, 1], [3, 0]]), np.array([3.5, 4.5], np.float32), np.array([4, 2])]
+_RANK_3 = [np.array([[0, 2, 1], [1, 0, 0]]), np.array([1.5, 2.5], np.float32), np.array([2, 3, 4])]
+
 CASES = [
     *(
         OpCase(
@@ -95,5 +112,93 @@ CASES = [
         {"out_type": "float32"},
         raises="too many elements",
         deviation="TensorFlow makes the 16 gigabytes",
+    ),
+    OpCase("SerializeSparse/float32", "SerializeSparse", _SPARSE, expected=_strings(*map(_wire, _SPARSE))),
+    OpCase(
+        "SerializeManySparse/rows",
+        "SerializeManySparse",
+        [np.array([[0, 0, 2], [0, 1, 0], [2, 3, 1], [2, 4, 0]]), np.array([5, 6, 7, 8]), np.array([3, 5, 6])],
+        expected=np.stack(
+            [
+                _strings(*map(_wire, (np.array([[0, 2], [1, 0]]), np.array([5, 6]), np.array([5, 6])))),
+                _strings(*map(_wire_of_none, ((0, 2), (0,))), _wire(np.array([5, 6]))),
+                _strings(*map(_wire, (np.array([[3, 1], [4, 0]]), np.array([7, 8]), np.array([5, 6])))),
+            ]
+        ),
+    ),
+    OpCase(
+        "SerializeManySparse/one axis",
+        "SerializeManySparse",
+        [np.array([[0]]), np.array([5]), np.array([3])],
+        raises="no rows to cut",
+    ),
+    OpCase(
+        "SerializeManySparse/out of order",
+        "SerializeManySparse",
+        [np.array([[1, 0], [0, 0]]), np.array([5, 6]), np.array([2, 2])],
+        raises="not in order",
+    ),
+    OpCase(
+        "SerializeSparse/parts do not fit",
+        "SerializeSparse",
+        [np.array([[1, 0]]), np.array([5, 6]), np.array([2, 2])],
+        raises="contradict",
+        deviation="TensorFlow writes down what is no sparse tensor",
+    ),
+    OpCase(
+        "DeserializeSparse/one",
+        "DeserializeSparse",
+        [_strings(*map(_wire, _SPARSE))],
+        {"dtype": "float32"},
+        expected=tuple(_SPARSE),
+    ),
+    *(
+        OpCase(
+            f"{op}/batch",
+            op,
+            [np.stack([_strings(*map(_wire, parts)) for parts in (_SPARSE, _OTHER)])],
+            {"dtype": "float32"},
+            expected=(
+                np.array([[0, 0, 2], [0, 1, 0], [1, 0, 1], [1, 3, 0]]),
+                np.array([1.5, 2.5, 3.5, 4.5], np.float32),
+                np.array([2, 4, 3]),
+            ),
+        )
+        for op in ("DeserializeSparse", "DeserializeManySparse")
+    ),
+    OpCase(
+        "DeserializeSparse/another dtype",
+        "DeserializeSparse",
+        [_strings(*map(_wire, _SPARSE))],
+        {"dtype": "int32"},
+        raises="another dtype",
+    ),
+    OpCase(
+        "DeserializeSparse/ranks differ",
+        "DeserializeSparse",
+        [np.stack([_strings(*map(_wire, _SPARSE)), _strings(*map(_wire, _RANK_3))])],
+        {"dtype": "float32"},
+        raises="different rank",
+    ),
+    OpCase(
+        "DeserializeSparse/parts do not fit",
+        "DeserializeSparse",
+        [_strings(_wire(_SPARSE[0]), _wire(_SPARSE[1]), _wire(np.array([2, 3, 4])))],
+        {"dtype": "float32"},
+        raises="do not fit each other",
+    ),
+    OpCase(
+        "DeserializeSparse/two strings",
+        "DeserializeSparse",
+        [_strings(b"a", b"b")],
+        {"dtype": "float32"},
+        raises="no serialised sparse",
+    ),
+    OpCase(
+        "DeserializeManySparse/none",
+        "DeserializeManySparse",
+        [np.zeros((0, 3), object)],
+        {"dtype": "float32"},
+        raises="no sparse tensor",
     ),
 ]
