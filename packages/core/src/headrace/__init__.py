@@ -215,7 +215,7 @@ from headrace.partitioned_variable import PartitionedVariable
 from headrace.passes import debug
 from headrace.placement.replica_device import replica_device
 from headrace.plan.plan import register_backend, register_device
-from headrace.runtime.trace import StepRecord, Trace
+from headrace.runtime.trace import SegmentRecord, StepRecord, Trace
 from headrace.session import PendingStep, Session
 from headrace.signature import Signature
 from headrace.training import optim
@@ -281,6 +281,7 @@ __all__ = [
     "Queue",
     "QueueRunner",
     "RandomShuffleQueue",
+    "SegmentRecord",
     "Session",
     "Shape",
     "Signature",

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -160,3 +164,84 @@ def test_the_plan_made_by_the_first_step_counts_as_its_preparation() -> None:
     first, second = (step.start_ns - step.called_ns for step in trace.steps)
     assert first > second >= 0
     assert trace.steps[0].operations is trace.steps[1].operations
+
+
+def _queue_step() -> tuple[hr.Session, list[Any]]:
+    """A step of several segments and operations that wait, in more than one thread."""
+    with hr.Graph().as_default() as graph:
+        queue = hr.FIFOQueue(2, [hr.float32], [[3]], name="q")
+        other = hr.FIFOQueue(2, [hr.float32], [[3]], name="r")
+        put = queue.enqueue([hr.exp(hr.ones([3]) * 2.0)])
+        with hr.control_dependencies([other.enqueue([hr.zeros([3])])]):
+            taken = other.dequeue() + 1.0
+        got = hr.tanh(queue.dequeue())
+    return hr.Session(graph), [put, taken, got]
+
+
+def test_the_segments_of_a_step_say_when_where_and_on_how_much_they_worked() -> None:
+    session, fetches = _queue_step()
+    trace = hr.Trace()
+    session.run(fetches, trace=trace)
+    (step,) = trace.steps
+    assert {segment.operations[0].type for segment in step.segments if segment.waits} == {
+        "QueueEnqueueV2",
+        "QueueDequeueV2",
+    }
+    tanh = next(segment for segment in step.segments if any(op.type == "Tanh" for op in segment.operations))
+    assert (tanh.bytes_in, tanh.bytes_out, tanh.waits, tanh.iteration) == (12, 12, False, "0:0")
+    assert all(step.start_ns <= s.ready_ns <= s.start_ns <= s.end_ns <= step.end_ns for s in step.segments)
+    assert all(segment.queue_ns >= 0 for segment in step.segments)
+    recorded = [record.name for record in step.op_records()]
+    assert len(recorded) == len(set(recorded)) == sum(len(segment.positions) for segment in step.segments)
+    assert all(record.end_ns >= record.start_ns for record in step.op_records())
+    assert list(step.starts_ns) == sorted(step.starts_ns)
+
+
+def test_iterations_of_loops_of_primitives_are_told_apart() -> None:
+    with hr.Graph().as_default() as graph:
+        i = hr.apply_op("Merge", [hr.apply_op("Enter", hr.constant(0), frame_name="loop")])[0]
+        done, go = hr.apply_op("Switch", i, hr.apply_op("LoopCond", i < 2))
+        graph.close_loop(i.op, hr.apply_op("NextIteration", go + 1))
+        result = hr.apply_op("Exit", done)
+    trace = hr.Trace()
+    hr.Session(graph, config=hr.config(passes=[])).run(result, trace=trace)
+    assert [s.iteration for s in trace.steps[0].segments if s.operations[0].type == "Less"] == [
+        "loop:0",
+        "loop:1",
+        "loop:2",
+    ]
+
+
+def test_without_detail_segments_alone_are_recorded() -> None:
+    graph, x, y = _product()
+    trace = hr.Trace(detail=False)
+    session = hr.Session(graph)
+    session.run(y, feeds={x: _ones(1)}, trace=trace)
+    (step,) = trace.steps
+    (segment,) = step.segments
+    assert (list(step.op_records()), len(segment.operations) > 0, list(segment.positions)) == ([], True, [])
+    session, fetches = _queue_step()
+    session.run(fetches, trace=trace, timeout=10)
+    assert not any(segment.positions for segment in trace.steps[1].segments)
+    with hr.Trace().all_steps() as outer:
+        hr.Session(graph).run(y, feeds={x: _ones(1)}, trace=trace)
+    assert len(list(outer.steps[0].op_records())) > 0
+
+
+def test_a_trace_is_written_for_chrome(tmp_path: Path) -> None:
+    session, fetches = _queue_step()
+    trace = hr.Trace()
+    session.run(fetches, trace=trace)
+    trace.export_chrome_trace(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text(encoding="utf-8"))["traceEvents"]
+    by_kind = Counter(event.get("cat", event["name"]) for event in events)
+    assert by_kind["step"] == 1
+    assert by_kind["wait"] == 4
+    assert by_kind["operation"] == len(list(trace.steps[0].op_records()))
+    assert by_kind["thread_name"] == len({event["tid"] for event in events if event["ph"] == "X"})
+    assert all(event["dur"] >= 0 for event in events if event["ph"] == "X")
+    waits = [event["args"] for event in events if event.get("cat") == "wait"]
+    assert {(args["bytes_out"], args["device"], args["iteration"]) for args in waits} == {
+        (0, "", "0:0"),
+        (12, "", "0:0"),
+    }

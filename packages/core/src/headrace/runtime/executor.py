@@ -19,7 +19,7 @@ import numpy as np
 
 from headrace.errors import AbortedError, InternalError, InvalidArgumentError
 from headrace.graph.operation import Operation
-from headrace.interfaces import DEAD, OpHook
+from headrace.interfaces import DEAD, Compiled, OpHook
 from headrace.kernels.context import current_step, inside_iteration, inside_step
 from headrace.plan.plan import Plan
 from headrace.plan.step_graph import Kind
@@ -27,7 +27,7 @@ from headrace.plan.step_plan import StepPlan
 from headrace.runtime import workers
 from headrace.runtime.step_control import StepController
 from headrace.runtime.step_state import Activation, StepState
-from headrace.runtime.trace import StepRecord, Trace, active_traces
+from headrace.runtime.trace import SegmentRecord, SegmentRecorder, StepRecord, Trace, active_traces
 
 __all__ = ["StepExecutor", "run_step"]
 
@@ -37,6 +37,8 @@ SLOW_NS = 200_000
 
 class StepExecutor:
     """A step graph as one callable (see `interfaces.Compiled`). May be called by several threads at once."""
+
+    is_divided = True  # it records its segments itself
 
     def __init__(self, plan: StepPlan) -> None:
         self.plan = plan
@@ -108,6 +110,7 @@ class _Run:
         self.state = StepState(executor.plan.graph)
         self._executor = executor
         self._control = current_step()
+        self._recorder: SegmentRecorder | None = getattr(self._control, "recorder", None)
         self._hook = hook
         self._lock = threading.Lock()
         self._ended = threading.Condition(self._lock)
@@ -146,6 +149,10 @@ class _Run:
         """Choose what the calling thread does next and hand on what it must not keep waiting; called with the lock."""
         slow = self._executor.slow
         long: list[Activation] = []
+        if self._recorder is not None:
+            now = time.perf_counter_ns()
+            for activation in ready:
+                activation.ready_ns = now
         for activation in ready:
             may_take_long = activation.node.kind is Kind.WAIT or activation.node.index in slow
             (long if may_take_long else self._short).append(activation)
@@ -180,7 +187,9 @@ class _Run:
             outputs: Sequence[Any] = ()
             if function is not None:
                 started = clock()
-                if activation.node.kind is Kind.WAIT and activation.node.frame.parent is not None:
+                if self._recorder is not None:
+                    outputs = self._recorded(activation, function)
+                elif activation.node.kind is Kind.WAIT and activation.node.frame.parent is not None:
                     hook = self._hook_of(activation)
                     with inside_iteration(activation.place):  # what goes to other devices is told apart by it
                         outputs = function.run_with_hook(activation.inputs, hook)
@@ -195,6 +204,21 @@ class _Run:
                 if self._error is not None:
                     return
                 activation = self._divide(self.state.finish(activation, outputs))
+
+    def _recorded(self, activation: Activation, function: Compiled) -> Sequence[Any]:
+        """Run a node under a trace."""
+        assert self._recorder is not None
+        node = activation.node
+        with inside_iteration(activation.place):
+            return self._recorder.run(
+                function,
+                activation.inputs,
+                self._hook_of(activation),
+                waits=node.kind is Kind.WAIT,
+                device=node.operations[0].device,
+                iteration=activation.place,
+                ready_ns=activation.ready_ns,
+            )
 
     def _hook_of(self, activation: Activation) -> OpHook:
         """A hook that ends a node when the step has been given up; between its operations, others may go on."""
@@ -255,52 +279,50 @@ def run_step(
         traces.append(trace)
     with inside_step(control):
         if traces:
-            return _traced(control.step, plan, arguments, traces, check if control.is_observed else None, called_ns)
+            return _traced(plan, arguments, control, traces, check if control.is_observed else None, called_ns)
         return plan.compiled.run_with_hook(arguments, check)
 
 
 def _traced(
-    step: int,
     plan: Plan,
     arguments: Sequence[Any],
+    control: StepController,
     traces: Sequence[Trace],
     check: OpHook | None,
     called_ns: int | None,
 ) -> Sequence[Any]:
     """Run a step and hand its record to the traces, also where it fails: the time it took is what one looks for."""
-    positions: list[int] = []
-    starts: list[int] = []
-    clock, add_position, add_start = time.perf_counter_ns, positions.append, starts.append
-
-    def mark(index: int) -> None:
-        if check is not None:
-            check(index)
-        add_position(index)
-        add_start(clock())
-
+    recorder = SegmentRecorder(detail=any(trace.detail for trace in traces))
     compiled = plan.compiled
     results: Sequence[Any] = ()
     error = ""
-    start_ns = clock()
+    start_ns = time.perf_counter_ns()
     try:
-        results = compiled.run_with_hook(arguments, mark)
+        if getattr(compiled, "is_divided", False):
+            control.recorder = recorder
+            results = compiled.run_with_hook(arguments, check or _nothing)
+        else:
+            results = recorder.run(compiled, arguments, check)
     except BaseException as raised:
         error = type(raised).__name__
         raise
     finally:
-        thread = threading.current_thread()
+        end_ns = time.perf_counter_ns() if len(recorder.segments) != 1 else recorder.segments[0].end_ns
+        positions, starts, ends = _flat(compiled.operations, recorder.segments)
         record = StepRecord(
-            step=step,
+            step=control.step,
             backend=plan.backend,
             operations=compiled.operations,
             kernels=getattr(compiled, "kernels", ()),
             positions=positions,
             starts_ns=starts,
+            ends_ns=ends,
+            segments=recorder.segments,
             called_ns=start_ns if called_ns is None else called_ns,
             start_ns=start_ns,
-            end_ns=clock(),
+            end_ns=end_ns,
             thread_id=threading.get_native_id(),
-            thread_name=thread.name,
+            thread_name=threading.current_thread().name,
             argument_bytes=sum(value.nbytes for value in arguments),
             result_bytes=sum(value.nbytes for value in results),
             arena_bytes=getattr(compiled, "arena_bytes", 0),
@@ -309,3 +331,22 @@ def _traced(
         for trace in traces:
             trace.add(record)
     return results
+
+
+def _nothing(index: int) -> None:
+    """The hook of a step that nobody ends."""
+
+
+def _flat(
+    operations: Sequence[Operation], segments: Sequence[SegmentRecord]
+) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
+    """Positions, starts and ends of the operations of all segments, by when they started."""
+    if len(segments) == 1 and segments[0].operations is operations:
+        return segments[0].positions, segments[0].starts_ns, segments[0].ends_ns
+    numbers = {op: number for number, op in enumerate(operations)}
+    rows = sorted(
+        (start, end, numbers[segment.operations[position]])
+        for segment in segments
+        for position, start, end in zip(segment.positions, segment.starts_ns, segment.ends_ns, strict=True)
+    )
+    return [row[2] for row in rows], [row[0] for row in rows], [row[1] for row in rows]

@@ -14,6 +14,7 @@ from headrace.interfaces import OpHook
 from headrace.kernels.context import current_step
 from headrace.plan.plan import CompiledPart
 from headrace.runtime import workers
+from headrace.runtime.trace import SegmentRecorder
 
 __all__ = ["PartsExecutor"]
 
@@ -28,6 +29,8 @@ class PartsExecutor:
       parts: the compiled parts.
       result_count: how many results the whole graph has.
     """
+
+    is_divided = True  # it records its segments itself
 
     def __init__(self, parts: Sequence[CompiledPart], result_count: int) -> None:
         self._parts = tuple(parts)
@@ -114,8 +117,17 @@ class _Run:
     def _run(self, number: int) -> None:
         part, first = self._parts[number], self._firsts[number]
         arguments = [self._arguments[index] for index in part.partition.arguments]
+        recorder: SegmentRecorder | None = getattr(current_step(), "recorder", None)
+
+        def before(index: int) -> None:
+            self._before(first + index)
+
         try:
-            self.values[number] = part.compiled.run_with_hook(arguments, lambda index: self._before(first + index))
+            if recorder is None or getattr(part.compiled, "is_divided", False):
+                self.values[number] = part.compiled.run_with_hook(arguments, before)
+            else:
+                device = str(part.partition.device)
+                self.values[number] = recorder.run(part.compiled, arguments, before, device=device)
         except BaseException as error:
             self._give_up(error)
 

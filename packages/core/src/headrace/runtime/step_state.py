@@ -31,13 +31,15 @@ class Activation:
     Attributes:
       node: what to run.
       inputs: the values of its inputs; whoever runs it may empty the list.
+      ready_ns: when it was handed out, for those who want to know.
     """
 
-    __slots__ = ("_iteration", "inputs", "node")
+    __slots__ = ("_iteration", "inputs", "node", "ready_ns")
 
     def __init__(self, node: StepNode, iteration: _Iteration, inputs: list[Any]) -> None:
         self.node = node
         self.inputs = inputs
+        self.ready_ns = 0
         self._iteration = iteration
 
     @property

@@ -1,4 +1,4 @@
-"""Trace: what one or several steps did, operation by operation.
+"""Trace: what one or several steps did, segment by segment and operation by operation.
 
 A traced step writes down numbers only, one position and one time per operation; everything that can be said later, such
 as names and sizes, is derived when somebody asks. So a trace costs about 0.1 us per operation.
@@ -7,13 +7,19 @@ as names and sizes, is derived when somebody asks. So a trace costs about 0.1 us
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from headrace.graph.operation import Operation
+from headrace.interfaces import Compiled, OpHook
 
-__all__ = ["OpRecord", "StepRecord", "Trace", "active_traces"]
+__all__ = ["OpRecord", "SegmentRecord", "SegmentRecorder", "StepRecord", "Trace", "active_traces"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +42,131 @@ class OpRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class SegmentRecord:
+    """One run of a segment, or of an operation that may wait, in a traced step.
+
+    Attributes:
+      name: its first operation, and how many more there are.
+      waits: it is an operation that may wait for others.
+      device: the device it ran on; empty where none was asked for.
+      iteration: in which iteration of which loop of primitives it ran; "0:0" outside of all.
+      thread_id: the operating system's number of the thread.
+      thread_name: its name.
+      ready_ns: when everything it needs was there.
+      start_ns: when it started: between the two it was in the queue.
+      end_ns: when it ended.
+      bytes_in: bytes of the arrays it read.
+      bytes_out: bytes of the arrays it gave.
+      operations: its operations.
+      positions: which of them started, as positions in `operations`, in order; empty without detail.
+      starts_ns: when each of those started. One ends when the next starts, the last one when the segment ends.
+    """
+
+    name: str
+    waits: bool
+    device: str
+    iteration: str
+    thread_id: int
+    thread_name: str
+    ready_ns: int
+    start_ns: int
+    end_ns: int
+    bytes_in: int
+    bytes_out: int
+    operations: Sequence[Operation]
+    positions: Sequence[int]
+    starts_ns: Sequence[int]
+
+    @property
+    def queue_ns(self) -> int:
+        """Nanoseconds between being ready and starting."""
+        return self.start_ns - self.ready_ns
+
+    @property
+    def ends_ns(self) -> Sequence[int]:
+        """When each of the operations that started ended."""
+        return [*self.starts_ns[1:], self.end_ns][: len(self.starts_ns)]
+
+
+class SegmentRecorder:
+    """Runs the segments of one traced step and writes down what they do. Mutable and thread-safe.
+
+    Args:
+      detail: record operations too.
+    Attributes:
+      segments: the segments that have ended, in that order.
+    """
+
+    def __init__(self, *, detail: bool) -> None:
+        self.segments: list[SegmentRecord] = []
+        self._detail = detail
+
+    def run(
+        self,
+        compiled: Compiled,
+        arguments: Sequence[Any],
+        hook: OpHook | None,
+        *,
+        waits: bool = False,
+        device: str = "",
+        iteration: str = "0:0",
+        ready_ns: int | None = None,
+    ) -> Sequence[Any]:
+        """Run a segment, calling `hook` before each operation, and record it, also where it fails."""
+        positions: list[int] = []
+        starts: list[int] = []
+        clock, add_position, add_start = time.perf_counter_ns, positions.append, starts.append
+
+        def mark(index: int) -> None:
+            if hook is not None:
+                hook(index)
+            add_position(index)
+            add_start(clock())
+
+        operations = compiled.operations
+        bytes_in = _bytes(arguments)
+        results: Sequence[Any] = ()
+        start_ns = clock()
+        try:
+            if self._detail:
+                results = compiled.run_with_hook(arguments, mark)
+            else:
+                results = compiled(arguments) if hook is None else compiled.run_with_hook(arguments, hook)
+        finally:
+            end_ns = clock()
+            self.segments.append(
+                SegmentRecord(
+                    name=_segment_name(operations),
+                    waits=waits,
+                    device=device,
+                    iteration=iteration,
+                    thread_id=threading.get_native_id(),
+                    thread_name=threading.current_thread().name,
+                    ready_ns=start_ns if ready_ns is None else ready_ns,
+                    start_ns=start_ns,
+                    end_ns=end_ns,
+                    bytes_in=bytes_in,
+                    bytes_out=_bytes(results),
+                    operations=operations,
+                    positions=positions,
+                    starts_ns=starts,
+                )
+            )
+        return results
+
+
+def _bytes(values: Sequence[Any]) -> int:
+    return sum(getattr(value, "nbytes", 0) for value in values)
+
+
+def _segment_name(operations: Sequence[Operation]) -> str:
+    if not operations:
+        return "nothing"
+    more = f" and {len(operations) - 1} more" if len(operations) > 1 else ""
+    return f"{operations[0].type} '{operations[0].name}'{more}"
+
+
+@dataclass(frozen=True, slots=True)
 class StepRecord:
     """One traced step. Times are those of `time.perf_counter_ns`.
 
@@ -46,7 +177,9 @@ class StepRecord:
         of a plan.
       kernels: for each operation what computed it; empty where the backend does not say.
       positions: which of the operations started, as positions in `operations`, in order.
-      starts_ns: when each of those started. One ends when the next starts, the last one when the step ends.
+      starts_ns: when each of those started.
+      ends_ns: when each of those ended; several may run at once.
+      segments: what ran as a whole, each in one thread; one segment where the plan is one.
       called_ns: when the step was asked for: before feeds were converted and, the first time, its plan was made.
       start_ns: when the plan started.
       end_ns: when it ended.
@@ -64,6 +197,8 @@ class StepRecord:
     kernels: Sequence[str]
     positions: Sequence[int]
     starts_ns: Sequence[int]
+    ends_ns: Sequence[int]
+    segments: Sequence[SegmentRecord]
     called_ns: int
     start_ns: int
     end_ns: int
@@ -76,8 +211,7 @@ class StepRecord:
 
     def op_records(self) -> Iterator[OpRecord]:
         """The operations that started, in order."""
-        ends = [*self.starts_ns[1:], self.end_ns]
-        for position, start, end in zip(self.positions, self.starts_ns, ends, strict=False):
+        for position, start, end in zip(self.positions, self.starts_ns, self.ends_ns, strict=True):
             op = self.operations[position]
             yield OpRecord(self.step, op.name, op.type, start, end)
 
@@ -91,6 +225,9 @@ _activation = threading.Lock()
 class Trace:
     """Collects what traced steps do: `session.run(..., trace=trace)`. Mutable and thread-safe.
 
+    Args:
+      detail: record each operation; otherwise each segment only, which costs next to nothing.
+
     Example:
       >>> import headrace as hr
       >>> graph = hr.Graph()
@@ -103,7 +240,8 @@ class Trace:
       ['Exp']
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, detail: bool = True) -> None:
+        self.detail = detail
         self._steps: list[StepRecord] = []
         self._lock = threading.Lock()
 
@@ -145,6 +283,34 @@ class Trace:
             with _activation:
                 active_traces.remove(self)
 
+    def chrome_trace(self) -> dict[str, Any]:
+        """The steps so far in the form that chrome://tracing and Perfetto open: one row for each thread.
+
+        Source: "Trace Event Format",
+        https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU.
+        """
+        events: list[dict[str, Any]] = []
+        threads: dict[int, str] = {}
+        for step in self.steps:
+            threads[step.thread_id] = step.thread_name
+            about: dict[str, Any] = {
+                "backend": step.backend, "bytes_in": step.argument_bytes, "bytes_out": step.result_bytes,
+                "error": step.error,
+            }  # fmt: skip
+            events.append(_slice("step", f"step {step.step}", step.thread_id, step.start_ns, step.end_ns, about))
+            for segment in step.segments:
+                threads[segment.thread_id] = segment.thread_name
+                events += _segment_events(step.step, segment)
+        names = [
+            {"ph": "M", "name": "thread_name", "pid": os.getpid(), "tid": thread, "args": {"name": name}}
+            for thread, name in threads.items()
+        ]
+        return {"displayTimeUnit": "ms", "traceEvents": names + events}
+
+    def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
+        """Write `chrome_trace()` to a file as JSON."""
+        Path(path).write_text(json.dumps(self.chrome_trace()), encoding="utf-8")
+
     def summary(self, limit: int = 20) -> str:
         """A table of the operation types by total time: calls, milliseconds, share.
 
@@ -160,3 +326,22 @@ class Trace:
         lines = [f"{'operation':<36} {'calls':>7} {'ms':>10} {'share':>6}"]
         lines += [f"{name:<36} {calls:>7} {spent / 1e6:>10.3f} {spent / whole:>6.1%}" for name, (calls, spent) in rows]
         return "\n".join(lines)
+
+
+def _segment_events(step: int, segment: SegmentRecord) -> Iterator[dict[str, Any]]:
+    about: dict[str, Any] = {
+        "step": step, "device": segment.device, "iteration": segment.iteration, "bytes_in": segment.bytes_in,
+        "bytes_out": segment.bytes_out, "queue_us": segment.queue_ns / 1e3,
+    }  # fmt: skip
+    kind = "wait" if segment.waits else "segment"
+    yield _slice(kind, segment.name, segment.thread_id, segment.start_ns, segment.end_ns, about)
+    for position, start, end in zip(segment.positions, segment.starts_ns, segment.ends_ns, strict=True):
+        op = segment.operations[position]
+        yield _slice("operation", op.name, segment.thread_id, start, end, {"step": step, "type": op.type})
+
+
+def _slice(kind: str, name: str, thread: int, start_ns: int, end_ns: int, about: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "ph": "X", "cat": kind, "name": name, "pid": os.getpid(), "tid": thread, "ts": start_ns / 1e3,
+        "dur": (end_ns - start_ns) / 1e3, "args": about,
+    }  # fmt: skip

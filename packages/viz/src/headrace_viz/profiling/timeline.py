@@ -164,10 +164,9 @@ def traced_steps(
         if first is None:
             first = first_of_plan[id(record.operations)] = len(ops)
             ops += _traced_ops(record)
-        ends = [*record.starts_ns[1:], record.end_ns]
         events = tuple(
             OpEvent(first + position, start, end)
-            for position, start, end in zip(record.positions, record.starts_ns, ends, strict=False)
+            for position, start, end in zip(record.positions, record.starts_ns, record.ends_ns, strict=True)
         )
         steps.append(
             StepEvent(
