@@ -10,6 +10,8 @@ import pytest
 
 import headrace as hr
 from headrace.graph.extensions import latest
+from headrace.graph.functions import Body, Captures
+from headrace.graph.scopes import current_graph
 from headrace.testing import check_gradient
 
 Tensors = Sequence[hr.Tensor]
@@ -125,6 +127,42 @@ def test_D16_gradient_of_scan_over_rows_of_matrices() -> None:
         return hr.scan(lambda h, x: (hr.tanh(h @ t[1]), hr.tanh(x + h @ t[1])), t[0], init=zeros)
 
     _check(build, xs, w)
+
+
+def _call(x: hr.Tensor) -> hr.Tensor:
+    """A call of a function of its own."""
+    graph = current_graph()
+    body = Body(graph.functions.unique_name("callee"), outer=graph, captures=Captures(1))
+    argument = body.add_argument(0, x.spec, like=x)
+    with body.as_default():
+        result = hr.sin(argument) * hr.exp(argument)
+    body.complete([result])
+    called: hr.Tensor = hr.apply_op("PartitionedCall", [x], Tout=[x.dtype], f=body.name)[0]
+    return called
+
+
+def test_gradient_of_a_call_in_a_loop_and_in_a_branch() -> None:
+    _check(lambda t: _repeat(3, lambda s: _call(s) * 0.5, t[0]), 0.4)
+    _check(lambda t: hr.cond(t[0] > 0.0, lambda: _call(t[0] * t[0]), lambda: t[0]), 0.4)
+
+
+def test_what_is_stopped_in_a_body_is_a_constant_there() -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.constant(0.5, hr.float64)
+        y = _repeat(3, lambda s: s * hr.stop_gradient(s), x)
+        (dx,) = hr.gradients(y, [x])
+    assert hr.Session(graph).run(dx) == 0.5 * 0.25 * 0.0625
+
+
+@pytest.mark.parametrize("dtype", [hr.complex128, hr.float16, hr.float32])
+def test_gradients_of_loops_of_any_floating_dtype(dtype: hr.DType) -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.constant(np.array([0.5, 0.25]).astype(dtype.array_type))
+        y = _repeat(3, lambda s: s * x, x)
+        (dx,) = hr.gradients(y, [x])
+    value, gradient = hr.Session(graph).run([y, dx])
+    np.testing.assert_array_equal(value, np.array([0.5, 0.25]) ** 4)
+    np.testing.assert_array_equal(gradient, 4 * np.array([0.5, 0.25]) ** 3)
 
 
 def test_several_variables_of_which_some_have_no_gradient() -> None:

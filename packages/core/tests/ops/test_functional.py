@@ -177,6 +177,15 @@ def test_random_operations_in_a_loop_draw_new_numbers_in_each_iteration_and_step
     np.testing.assert_array_equal(again.run(draws), first)
 
 
+def test_random_operations_of_different_functions_draw_different_numbers() -> None:
+    with hr.Graph(seed=7).as_default() as graph:
+        outside = hr.random.uniform([2])
+        mapped = [hr.map_fn(lambda x: hr.random.uniform([2]) + x, hr.zeros([1])) for _ in range(2)]
+        chosen = [hr.cond(p, lambda: hr.random.uniform([2]), lambda: hr.random.uniform([2])) for p in (True, False)]
+    values = hr.Session(graph).run([outside, *mapped, *chosen])
+    assert len({round(float(value), 6) for array in values for value in array.reshape(-1)}) == 10
+
+
 def test_the_streams_of_random_operations_in_functions_are_saved_and_go_on() -> None:
     with hr.Graph(seed=7).as_default() as graph:
         hr.random.uniform([], name="RandomUniform")

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import headrace as hr
+from headrace.plan.nested import NestedPlans
+from headrace.plan.plan import find_backend
 
 
 @pytest.mark.parametrize("count", [0, 1, 100_000])
@@ -201,3 +203,51 @@ def test_iterations_work_in_memory_that_the_caller_never_sees() -> None:
 def test_wrong_loops_are_refused(build: Callable[[], Any], kind: str, message: str) -> None:
     with hr.Graph().as_default(), pytest.raises(getattr(hr.errors, kind), match=message):
         build()
+
+
+def test_the_body_is_optimised_like_any_graph() -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [2])
+        y = hr.while_loop(
+            lambda i, s: i < 3, lambda i, s: (i + 1, hr.sin(s) + hr.sin(s) * (hr.ones([2]) + hr.ones([2]))), (0, x)
+        )[1]
+    session = hr.Session(graph)
+    optimized = session.optimized_graph(y, feeds={x: [0.1, 0.2]})
+    loop = next(op for op in optimized.operations if op.type == "StatelessWhile")
+    plans = NestedPlans(optimized.functions, find_backend("numpy"), session.resources, session.config)
+    compiled = plans.compiled(loop.attrs["body"].name, [np.zeros((), np.int32), np.zeros(2, np.float32)])
+    assert sorted(op.type for op in compiled.operations) == ["AddV2", "AddV2", "Mul", "Sin"]
+
+
+def test_a_body_is_compiled_for_a_few_shapes_and_then_for_open_ones() -> None:
+    with hr.Graph().as_default() as graph:
+        p = hr.placeholder(hr.bool, [])
+        x = hr.placeholder(hr.float32, [None, 2])
+        hr.cond(p, lambda: x + 1.0, lambda: x)
+    session = hr.Session(graph)
+    plans = NestedPlans(graph.functions, find_backend("numpy"), session.resources, session.config)
+    compiled = {rows: plans.compiled("cond_true", [np.zeros((rows, 2), np.float32)]) for rows in (1, 2, 3, 4, 5, 1)}
+    assert len(set(compiled.values())) == 3  # for one row, for two rows, for any number
+    assert compiled[3] is compiled[4] is compiled[5]
+    for rows, plan in compiled.items():
+        np.testing.assert_array_equal(plan([np.zeros((rows, 2), np.float32)])[0], np.ones((rows, 2)))
+
+
+def test_loops_over_text_flags_and_sparse_tensors() -> None:
+    with hr.Graph().as_default() as graph:
+        text = hr.while_loop(lambda i, s: i < 3, lambda i, s: (i + 1, hr.strings.join([s, "x"])), (0, "a"))[1]
+        numbers = hr.placeholder(hr.float32, [None])
+        count = hr.shape(numbers)[0]
+        place, _ = hr.while_loop(
+            lambda i, found: hr.logical_and(i < count, hr.logical_not(found)),
+            lambda i, found: (i + 1, numbers[i] > 2.0),
+            (0, False),
+        )
+        sparse = hr.sparse.placeholder(hr.float32, [2, 3])
+        scaled = hr.while_loop(
+            lambda i, s: i < 3, lambda i, s: (i + 1, hr.SparseTensor(s.indices, s.values * 2.0, s.shape)), (0, sparse)
+        )[1]
+    session = hr.Session(graph)
+    assert session.run(text) == b"axxx"
+    assert session.run(place, feeds={numbers: [1, 3, 5]}) == 2
+    assert session.run(scaled, feeds={sparse: hr.SparseTensor([[0, 2]], [5.0], [2, 3])}).values.tolist() == [40.0]

@@ -163,7 +163,7 @@ def operation_seeds(seed: int | None, graph: Graph | None = None) -> tuple[int, 
       >>> operation_seeds(7, Graph()), operation_seeds(7, Graph(seed=1)), operation_seeds(None, Graph())
       ((87654321, 7), (1, 7), (0, 0))
     """
-    graph = graph or current_graph()
+    graph = (graph or current_graph()).root  # counted once for all functions, or two of them would draw the same
     if graph.seed is None:
         return (0, 0) if seed is None else (DEFAULT_GRAPH_SEED, _truncated(seed))
     if seed is None:
