@@ -13,8 +13,7 @@ import pytest
 import headrace as hr
 
 
-def test_python_numbers_are_no_new_traces() -> None:
-    """D04."""
+def test_D04_python_numbers_are_no_new_traces() -> None:
 
     @hr.function
     def scaled(x, factor):

@@ -47,8 +47,7 @@ def test_session_run_returns_arrays_for_scalars_too() -> None:
 
 
 @pytest.mark.parametrize("shape", [(1, 2), (7, 2), (0, 2)])
-def test_one_definition_serves_every_batch_size(shape: tuple[int, ...]) -> None:
-    """A25."""
+def test_A25_one_definition_serves_every_batch_size(shape: tuple[int, ...]) -> None:
     graph, x, _, y = _linear()
     assert hr.Session(graph).run(y, feeds={x: np.ones(shape)}).shape == shape
 
@@ -60,8 +59,8 @@ def test_one_definition_serves_every_batch_size(shape: tuple[int, ...]) -> None:
     ids=str,
 )  # fmt: skip
 @pytest.mark.parametrize("shape", [(), (0,), (2, 3)], ids=str)
-def test_every_dtype_round_trips_bit_for_bit(dtype: hr.DType, shape: tuple[int, ...]) -> None:
-    """A20: feed, Identity, fetch; also 0-D, 0-length and non-contiguous."""
+def test_A20_every_dtype_round_trips_bit_for_bit(dtype: hr.DType, shape: tuple[int, ...]) -> None:
+    """Feed, Identity, fetch; also 0-D, 0-length and non-contiguous."""
     rng = np.random.default_rng(0)
     value = rng.integers(0, 2, (*shape, 2)).astype(dtype.array_type)[..., 0]
     with hr.Graph().as_default() as graph:
@@ -73,8 +72,7 @@ def test_every_dtype_round_trips_bit_for_bit(dtype: hr.DType, shape: tuple[int, 
     assert result.tobytes() == np.ascontiguousarray(value).tobytes()
 
 
-def test_strings_of_any_bytes_round_trip() -> None:
-    """A21."""
+def test_A21_strings_of_any_bytes_round_trip() -> None:
     value = np.array([b"", b"\x00\xff", b"x" * 1_000_000, b"\xff\xfe"], object)
     with hr.Graph().as_default() as graph:
         x = hr.placeholder(hr.string, [None])
@@ -126,8 +124,7 @@ def test_integers_are_converted_where_they_fit() -> None:
         (lambda g, x, w, y: {_linear()[1]: [[1, 2]]}, "belongs to another graph"),
     ],
 )
-def test_bad_feeds_are_refused_before_anything_runs(feeds, message: str) -> None:
-    """D20."""
+def test_D20_bad_feeds_are_refused_before_anything_runs(feeds, message: str) -> None:
     graph, x, w, y = _linear()
     with graph.as_default():
         change = w.assign_add([1.0, 1.0])
@@ -164,8 +161,7 @@ def test_make_callable_takes_one_value_per_feed() -> None:
         session.run(y)
 
 
-def test_two_sessions_have_two_values_of_a_variable() -> None:
-    """A31."""
+def test_A31_two_sessions_have_two_values_of_a_variable() -> None:
     graph, _, w, _ = _linear()
     with graph.as_default():
         change = w.assign_add([1.0, 2.0])
@@ -175,8 +171,7 @@ def test_two_sessions_have_two_values_of_a_variable() -> None:
     np.testing.assert_array_equal(second.run(w), [1, 1])
 
 
-def test_variables_initialise_on_first_use_in_the_order_of_their_dependencies() -> None:
-    """D18."""
+def test_D18_variables_initialise_on_first_use_in_the_order_of_their_dependencies() -> None:
     with hr.Graph().as_default() as graph:
         a = hr.Variable(hr.random.normal([3], seed=1), name="a")
         b = hr.Variable(a.read() * 2.0, name="b")
@@ -303,8 +298,8 @@ def test_targets_of_missing_packages_name_them() -> None:
         hr.Session("grpc://a:1")
 
 
-def test_eight_threads_step_overlapping_subgraphs() -> None:
-    """A42, A33: 8 threads x 1,000 atomic additions end at exactly 8,000."""
+def test_A33_A42_eight_threads_step_overlapping_subgraphs() -> None:
+    """8 threads x 1,000 atomic additions end at exactly 8,000."""
     with hr.Graph().as_default() as graph:
         count = hr.Variable(0, name="count")
         x = hr.placeholder(hr.float32, [])

@@ -74,8 +74,7 @@ def test_reads_see_the_assignments_they_wait_for() -> None:
     assert hr.Session(graph).run(after) == 6.0
 
 
-def test_a_value_that_was_read_does_not_change_later_in_the_step() -> None:
-    """A32."""
+def test_A32_a_value_that_was_read_does_not_change_later_in_the_step() -> None:
     with hr.Graph().as_default() as graph:
         w = hr.Variable(np.ones(4, np.float32), name="w")
         before = w.read()
@@ -86,8 +85,7 @@ def test_a_value_that_was_read_does_not_change_later_in_the_step() -> None:
     np.testing.assert_array_equal(hr.Session(graph).run(total), [3] * 4)
 
 
-def test_updates_happen_in_place_when_nobody_looks() -> None:
-    """A33."""
+def test_A33_updates_happen_in_place_when_nobody_looks() -> None:
     with hr.Graph().as_default() as graph:
         w = hr.Variable(np.ones(1000, np.float32), name="w")
         change = w.assign_sub(w.read() * 0.5)

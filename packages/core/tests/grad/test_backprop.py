@@ -13,8 +13,8 @@ def _run(*tensors):
     return hr.Session(tensors[0].graph).run(list(tensors))
 
 
-def test_paths_that_join_are_summed() -> None:
-    """A71: a diamond, a fan-out of 100 and repeated use."""
+def test_A71_paths_that_join_are_summed() -> None:
+    """A diamond, a fan-out of 100 and repeated use."""
     with hr.Graph().as_default():
         x = hr.constant(3.0)
         a, b = x * 2.0, x * x
@@ -65,8 +65,7 @@ def test_stopped_tensors_are_constants() -> None:
     assert _run(partial, by_function) == [4.0, 4.0]
 
 
-def test_unconnected_is_none_and_the_reason_can_be_asked_for() -> None:
-    """D05."""
+def test_D05_unconnected_is_none_and_the_reason_can_be_asked_for() -> None:
     with hr.Graph().as_default():
         x, other = hr.constant([1.0, 2.0], name="x"), hr.constant(1.0, name="other")
         blocked = hr.astype(hr.argmax(x, axis=0, name="which"), hr.float32)
@@ -129,8 +128,8 @@ def test_impossible_requests_are_refused(call, message: str) -> None:
             call(x)
 
 
-def test_scoped_override_replaces_a_rule_by_name_or_function() -> None:
-    """A72: straight-through rounding, and clipping inside the gradient."""
+def test_A72_scoped_override_replaces_a_rule_by_name_or_function() -> None:
+    """Straight-through rounding, and clipping inside the gradient."""
 
     @hr.register_gradient("TestClippedGradient")
     def clipped(op, grad):
@@ -160,8 +159,7 @@ def test_prevent_gradient_is_an_error_when_reached() -> None:
             hr.gradients(y, [x])
 
 
-def test_gradient_of_looked_up_rows_stays_sparse_and_sums_repeated_rows() -> None:
-    """D27, A82."""
+def test_D27_A82_gradient_of_looked_up_rows_stays_sparse_and_sums_repeated_rows() -> None:
     with hr.Graph().as_default() as graph:
         table = hr.Variable(np.arange(12, dtype=np.float32).reshape(4, 3), name="table")
         rows = hr.apply_op("ResourceGather", table.handle, [2, 0, 2], dtype=hr.float32)
@@ -257,8 +255,8 @@ def test_overriding_by_a_rule_that_is_not_there_is_refused() -> None:
         raise AssertionError("entered")
 
 
-def test_rules_given_as_functions_end_with_their_graph() -> None:
-    """D01: a function that is traced again and again must not add to the registry each time."""
+def test_D01_rules_given_as_functions_end_with_their_graph() -> None:
+    """A function that is traced again and again must not add to the registry each time."""
     known = set(registry._registry)
 
     def rule(op, grad):

@@ -108,8 +108,8 @@ def test_a_replaced_row_of_a_stitch_gets_no_gradient() -> None:
     assert [slope.tolist() for slope in hr.Session(graph).run(slopes)] == [[1.0, 0.0], [1.0]]
 
 
-def test_part_and_stitch_undo_each_other() -> None:
-    """A81: rows distributed over shards and put together again are the same, empty shards included."""
+def test_A81_part_and_stitch_undo_each_other() -> None:
+    """Rows distributed over shards and put together again are the same, empty shards included."""
     rng = np.random.default_rng(0)
     with hr.Graph().as_default() as graph:
         x = hr.placeholder(hr.float64, [None, 2])

@@ -89,7 +89,7 @@ def test_nested_sequences_of_tensors_are_packed() -> None:
         (lambda: hr.apply_op("AddN", "ab"), "stands for a list"),
     ],
 )
-def test_wrong_calls_are_refused(call, message: str) -> None:
+def test_A28_wrong_calls_are_refused(call, message: str) -> None:
     with pytest.raises(hr.errors.InvalidArgumentError, match=message):
         call()
 

@@ -40,7 +40,7 @@ def test_values_become_canonical(spec, given, expected) -> None:
         (hr.attr.list_of(hr.attr.int(), minimum=2), [1]),
     ],
 )  # fmt: skip
-def test_wrong_values_are_refused_by_name(spec, given) -> None:
+def test_A28_wrong_values_are_refused_by_name(spec, given) -> None:
     with pytest.raises(hr.errors.AttrError, match="attr 'a' (has a wrong value|is too short)"):
         spec.normalize(given, "a")
 

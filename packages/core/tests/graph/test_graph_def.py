@@ -75,7 +75,7 @@ def test_unknown_operations_and_attributes_round_trip_and_fail_only_when_run_by_
         session.run("after:0")
 
 
-def test_constants_beside_the_graph_are_stored_once_and_load_again(tmp_path: Path) -> None:
+def test_A30_constants_beside_the_graph_are_stored_once_and_load_again(tmp_path: Path) -> None:
     table = np.arange(1000, dtype=np.float64).reshape(10, 100)
     graph = hr.Graph()
     with graph.as_default():

@@ -22,7 +22,7 @@ DIFFERENTIATED = [case for case in CASES if differentiated_inputs(case)]
 
 
 @pytest.mark.parametrize("case", DIFFERENTIATED, ids=str)
-def test_gradient_agrees_with_central_differences(case: OpCase) -> None:
+def test_A70_gradient_agrees_with_central_differences(case: OpCase) -> None:
     check_case_gradient(case)
 
 

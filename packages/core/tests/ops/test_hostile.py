@@ -68,7 +68,7 @@ def _tensors(result: Any) -> list[hr.Tensor]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_damaged_inputs_give_errors_or_results_that_fit(seed: int) -> None:
+def test_A26_damaged_inputs_give_errors_or_results_that_fit(seed: int) -> None:
     """A26, and the rule of the hard cases: a clear error of the invalid-argument kind, and the next step works."""
     rng = random.Random(seed)
     refused = 0

@@ -46,8 +46,8 @@ def _same_numbers(before: hr.Graph, after: hr.Graph, value: np.ndarray) -> None:
 SPECIAL = np.array([-0.0, np.nan, np.inf], np.float32)
 
 
-def test_prune_keeps_what_fetches_need() -> None:
-    """A41: in a graph of 1,000 operations a fetch that needs 5 runs 5."""
+def test_A41_prune_keeps_what_fetches_need() -> None:
+    """In a graph of 1,000 operations a fetch that needs 5 runs 5."""
     graph = hr.Graph()
     with graph.as_default():
         x = hr.placeholder(hr.float32, [2])
@@ -60,8 +60,7 @@ def test_prune_keeps_what_fetches_need() -> None:
     assert len(bounded.operations) == 6
 
 
-def test_feeding_an_inner_tensor_cuts_its_ancestors_off() -> None:
-    """A40."""
+def test_A40_feeding_an_inner_tensor_cuts_its_ancestors_off() -> None:
     graph = hr.Graph()
     with graph.as_default():
         x = hr.placeholder(hr.float32, [2], name="never_fed")
@@ -80,8 +79,7 @@ def test_control_edges_to_fed_operations_are_dropped() -> None:
     assert hr.Session(graph).run([y, x], feeds={x: 5.0}) == [1.0, 5.0]
 
 
-def test_missing_placeholder_is_named_with_its_line_and_who_needs_it() -> None:
-    """D20."""
+def test_D20_missing_placeholder_is_named_with_its_line_and_who_needs_it() -> None:
     graph = hr.Graph()
     with graph.as_default():
         x = hr.placeholder(hr.float32, [None, 3], name="images")

@@ -106,7 +106,7 @@ def test_the_deadline_of_the_configuration_ends_a_wait_of_a_callable(gate: str) 
         step()
 
 
-def test_cancel_ends_a_wait_and_leaves_other_steps_alone(gate: str) -> None:
+def test_D10_cancel_ends_a_wait_and_leaves_other_steps_alone(gate: str) -> None:
     graph, y = _graph(gate)
     session = hr.Session(graph)
     first, second = session.run_async(y), session.run_async(y)
