@@ -112,6 +112,7 @@ def parse_device(text: str) -> DeviceName:
     return DeviceName(**fields)  # type: ignore[arg-type]  # _read_part gives each field its type
 
 
+@functools.lru_cache(maxsize=4096)
 def canonical_device(text: str) -> str:
     """The one way to write a device name; raises InvalidArgumentError for what is none."""
     return str(parse_device(text)) if text else ""

@@ -19,11 +19,11 @@ from headrace.graph.operation import Operation
 from headrace.interfaces import OpContext, Rendezvous, StepControl
 from headrace.runtime.blocked import blocked_operations, waiting
 from headrace.runtime.rendezvous import LocalRendezvous
-from headrace.runtime.trace import SegmentRecorder
 
 __all__ = ["Cancellation", "RunningSteps", "StepController"]
 
 _step_numbers = itertools.count(1)
+_creation = threading.Lock()
 
 
 class Cancellation:
@@ -81,13 +81,11 @@ class StepController:
       step: the step's number in this process.
       cancellation: ends the step on request.
       is_observed: somebody set a limit or may cancel, so it is worth looking between operations too.
-      rendezvous: where the devices of this process hand tensors to each other in the step.
-      recorder: writes down what the step's segments do, or None.
     Raises:
       InvalidArgumentError: `timeout` is not a number of seconds.
     """
 
-    __slots__ = ("_deadline", "_patience", "_timeout", "cancellation", "is_observed", "recorder", "rendezvous", "step")
+    __slots__ = ("_deadline", "_patience", "_rendezvous", "_timeout", "cancellation", "is_observed", "step")
 
     def __init__(
         self,
@@ -96,13 +94,20 @@ class StepController:
         stall_timeout: float | None = None,
     ) -> None:
         self.step = next(_step_numbers)
-        self.rendezvous = LocalRendezvous(self.step)
-        self.recorder: SegmentRecorder | None = None
+        self._rendezvous: LocalRendezvous | None = None
         self.cancellation = cancellation or Cancellation()
         self.is_observed = timeout is not None or cancellation is not None
         self._timeout = timeout
         self._patience = None if stall_timeout is None else _seconds(stall_timeout)
         self._deadline = None if timeout is None else time.monotonic() + _seconds(timeout)
+
+    @property
+    def rendezvous(self) -> LocalRendezvous:
+        """Where the devices of this process hand tensors to each other in the step; made on first use."""
+        with _creation:  # several devices may ask at once
+            if self._rendezvous is None:
+                self._rendezvous = LocalRendezvous(self.step)
+            return self._rendezvous
 
     def wait(self, condition: threading.Condition, ready: Callable[[], bool], describe: Callable[[], str]) -> None:
         """Block until `ready()` (see the interface)."""
