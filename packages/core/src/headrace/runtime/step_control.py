@@ -19,6 +19,7 @@ from headrace.graph.operation import Operation
 from headrace.interfaces import OpContext, Rendezvous, StepControl
 from headrace.runtime.blocked import blocked_operations, waiting
 from headrace.runtime.rendezvous import LocalRendezvous
+from headrace.runtime.trace import SegmentRecorder
 
 __all__ = ["Cancellation", "RunningSteps", "StepController"]
 
@@ -81,11 +82,12 @@ class StepController:
       step: the step's number in this process.
       cancellation: ends the step on request.
       is_observed: somebody set a limit or may cancel, so it is worth looking between operations too.
+      recorder: writes down what the step's segments do, or None.
     Raises:
       InvalidArgumentError: `timeout` is not a number of seconds.
     """
 
-    __slots__ = ("_deadline", "_patience", "_rendezvous", "_timeout", "cancellation", "is_observed", "step")
+    __slots__ = ("_deadline", "_patience", "_rendezvous", "_timeout", "cancellation", "is_observed", "recorder", "step")
 
     def __init__(
         self,
@@ -95,6 +97,7 @@ class StepController:
     ) -> None:
         self.step = next(_step_numbers)
         self._rendezvous: LocalRendezvous | None = None
+        self.recorder: SegmentRecorder | None = None
         self.cancellation = cancellation or Cancellation()
         self.is_observed = timeout is not None or cancellation is not None
         self._timeout = timeout
