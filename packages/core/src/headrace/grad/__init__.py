@@ -31,6 +31,7 @@ from headrace.grad import (  # noqa: F401
     gather,
     hashing,
     image,
+    image_codecs,
     incomplete,
     joining,
     linalg,

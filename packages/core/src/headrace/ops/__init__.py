@@ -32,6 +32,7 @@ from headrace.ops import (  # noqa: F401
     gather,
     hashing,
     image,
+    image_codecs,
     incomplete,
     indexing,
     joining,

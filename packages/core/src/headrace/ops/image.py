@@ -15,12 +15,17 @@ from headrace.graph import attr
 from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
 from headrace.graph.op_def import HasAttrs, InferenceContext, register_op
 from headrace.graph.operation import Tensor
+from headrace.ops.image_codecs import decode_jpeg, decode_png, encode_jpeg, encode_png
 from headrace.ops.shapes import check_scalar, checked_sizes
 from headrace.types import Array, Shape
 
 __all__ = [
     "adjust_contrast",
     "crop_and_resize",
+    "decode_jpeg",
+    "decode_png",
+    "encode_jpeg",
+    "encode_png",
     "extract_patches",
     "hsv_to_rgb",
     "non_max_suppression",
