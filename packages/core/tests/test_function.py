@@ -71,8 +71,7 @@ def test_structures_go_in_and_come_out() -> None:
     assert result["number"] == 3
 
 
-def test_effects_on_one_variable_happen_in_program_order() -> None:
-    """D14."""
+def test_D14_effects_on_one_variable_happen_in_program_order() -> None:
     w = hr.Variable(1.0, name="ordered")
 
     @hr.function

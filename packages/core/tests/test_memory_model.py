@@ -73,7 +73,7 @@ def test_M3_a_function_keeps_the_order_of_the_program() -> None:
     assert steps(np.int32(2)) == (2, 12, 7)
 
 
-def test_A44_M4_a_read_may_see_an_update_of_a_step_that_still_runs() -> None:
+def test_M4_A44_a_read_may_see_an_update_of_a_step_that_still_runs() -> None:
     with hr.Graph().as_default() as graph:
         gate = token_queue("gate")
         v = hr.Variable(np.int32(0))
@@ -89,7 +89,7 @@ def test_A44_M4_a_read_may_see_an_update_of_a_step_that_still_runs() -> None:
     assert step.result() == 1
 
 
-def test_A45_M5_a_later_step_sees_what_an_earlier_one_has_assigned() -> None:
+def test_M5_A45_a_later_step_sees_what_an_earlier_one_has_assigned() -> None:
     """One subgraph trains, another one that overlaps it evaluates between the steps."""
     with hr.Graph().as_default() as graph:
         w = hr.Variable(np.float32(8))
