@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from headrace.errors import DataLossError, DTypeError, InvalidArgumentError, NotFoundError, known_names
-from headrace_checkpoint.checksum import crc32c
+from headrace_checkpoint.checksum import crc32c, in_threads
 from headrace_checkpoint.dtypes import Array
 from headrace_checkpoint.durable import DISK, Bytes, Disk, replace_file
 
@@ -153,7 +153,8 @@ class EncodedArrays:
             (_Payload.of(name, np.asarray(array)) for name, array in arrays.items()),
             key=lambda payload: (-_RANKS[payload.dtype], payload.name),
         )
-        crcs = {payload.name: crc32c(payload.data) for payload in payloads}
+        found = in_threads(lambda payload: crc32c(payload.data), payloads)
+        crcs = {payload.name: crc for payload, crc in zip(payloads, found, strict=True)}
         header = _header(payloads, crcs, dict(metadata or {}))
         return cls(
             chunks=[header, *(payload.data for payload in payloads)],
@@ -207,7 +208,7 @@ def load_safetensors(path: str | os.PathLike[str], *, verify: bool = True) -> di
       DTypeError: it holds elements that NumPy has no dtype for.
     """
     with SafetensorsFile(path) as file:
-        return {name: file.read(name, verify=verify) for name in file}
+        return dict(zip(file, in_threads(lambda name: file.read(name, verify=verify), file), strict=True))
 
 
 Fetch = Callable[[int, int], NDArray[np.uint8]]

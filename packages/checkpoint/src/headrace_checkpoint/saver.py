@@ -18,6 +18,7 @@ import headrace as hr
 from headrace.errors import InvalidArgumentError, NotFoundError
 from headrace_checkpoint.background import BackgroundWork
 from headrace_checkpoint.boxes import Box
+from headrace_checkpoint.checksum import in_threads
 from headrace_checkpoint.dtypes import Array
 from headrace_checkpoint.durable import DISK, Disk
 from headrace_checkpoint.manifest import Chunk, StoredTensor, plain_objects
@@ -179,7 +180,8 @@ class Saver:
         def read(source: OpenSource) -> tuple[dict[str, Array], RestoreReport]:
             taken, report = match_variables(variables, source.tensors, names, self._parts)
             refused = strict and not report.is_complete  # which is raised below, since it is no damage of the source
-            return {} if refused else {name: source.read(*place) for name, place in taken.items()}, report
+            values = [] if refused else in_threads(lambda place: source.read(*place), taken.values())
+            return {} if refused else dict(zip(taken, values, strict=True)), report
 
         source, (values, report) = _read_source(directory, step, read)
         streams: dict[str, tuple[int, int]] = {}
