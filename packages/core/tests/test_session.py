@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import gc
 import signal
 import sys
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
+from headrace.testing.threads import Call
 
 
 def _linear() -> tuple[hr.Graph, hr.Tensor, hr.Variable, hr.Tensor]:
@@ -159,6 +161,28 @@ def test_make_callable_takes_one_value_per_feed() -> None:
         step([[3, 4]])
     with pytest.raises(hr.errors.FailedPreconditionError, match="session is closed"):
         session.run(y)
+
+
+def test_A27_operations_of_no_input_no_output_and_many_outputs_run() -> None:
+    with hr.Graph().as_default() as graph:
+        queue = hr.FIFOQueue(3, hr.float32, shapes=[[]])
+        one = hr.constant(1.0, name="one")
+        nothing, put, taken = hr.group([], name="nothing"), queue.enqueue(one), queue.dequeue()
+        left, right = hr.split(hr.constant([1.0, 2.0, 3.0, 4.0]), 2)
+        first, second, third = hr.unstack(hr.constant([5, 6, 7]))
+    operations = (one.op, nothing, put, left.op, first.op)
+    assert [(len(op.inputs) > 0, len(op.outputs)) for op in operations] == [
+        (False, 1),
+        (False, 0),
+        (True, 0),
+        (True, 2),
+        (True, 3),
+    ]
+    with hr.Session(graph) as session:
+        assert session.run([nothing, put]) == [None, None]
+        assert session.run(taken) == 1.0
+        assert [part.tolist() for part in session.run([left, right])] == [[1, 2], [3, 4]]
+        assert session.run([third, second, first]) == [7, 6, 5]
 
 
 def test_A31_two_sessions_have_two_values_of_a_variable() -> None:
@@ -322,6 +346,22 @@ def test_A33_A42_eight_threads_step_overlapping_subgraphs() -> None:
         thread.join()
     assert not wrong
     assert session.run(count) == 8000
+
+
+def test_D19_threads_that_never_saw_the_graph_predict_at_once() -> None:
+    """Sixteen threads without a default graph of their own, and some with another one."""
+    graph, x, _, y = _linear()
+    session = hr.Session(graph)
+    start = threading.Barrier(16, timeout=30)
+
+    def predict(number: int) -> list[list[float]]:
+        start.wait()
+        with hr.Graph().as_default() if number % 2 else contextlib.nullcontext():
+            return [session.run(y, feeds={x: [[float(number), 2.0]]}).tolist() for _ in range(50)]
+
+    calls = [Call(lambda number=number: predict(number)) for number in range(16)]
+    expected = [session.run(y, feeds={x: [[float(number), 2.0]]}).tolist() for number in range(16)]
+    assert [call.result() for call in calls] == [[value] * 50 for value in expected]
 
 
 def test_a_read_sees_a_whole_value_old_or_new() -> None:

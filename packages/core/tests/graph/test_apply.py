@@ -74,6 +74,29 @@ def test_list_inputs_set_their_length_and_their_dtypes() -> None:
     assert op.attr("N") == 2
 
 
+def test_A29_a_variadic_operation_is_held_to_its_attributes_while_building() -> None:
+    three = [hr.constant(1.0), hr.constant(2.0), hr.constant(3.0)]
+    assert hr.apply_op("AddN", three, T=hr.float32, N=3).dtype is hr.float32
+    with pytest.raises(hr.errors.DTypeError, match=r"number of inputs is wrong(.|\n)*3: AddN\(inputs: N \* T\)"):
+        hr.apply_op("AddN", three[:2], T=hr.float32, N=3)
+    with pytest.raises(hr.errors.DTypeError, match=r"wrong dtype(.|\n)*expected: float32\n +got: +int32"):
+        hr.apply_op("AddN", [*three[:2], hr.constant(3)])
+    with pytest.raises(hr.errors.AttrError, match=r"attr 'T' has a wrong value(.|\n)*type in \{(.|\n)*hr.string"):
+        hr.apply_op("AddN", [hr.constant("a"), hr.constant("b")])
+
+
+def test_A28_types_and_attributes_are_checked_while_building() -> None:
+    x = hr.constant([[1.0]])
+    with pytest.raises(hr.errors.UnknownOpError, match=r"'MatMull' is not known(.|\n)*close ones: MatMul"):
+        hr.apply_op("MatMull", x, x)
+    with pytest.raises(hr.errors.AttrError, match=r"'dtype' is missing(.|\n)*Placeholder\(\) -> \(output: dtype\)"):
+        hr.apply_op("Placeholder")
+    with pytest.raises(hr.errors.AttrError, match=r"'transpose_a' has a wrong value(.|\n)*MatMul(.|\n)*bool"):
+        hr.apply_op("MatMul", x, x, transpose_a=3)
+    with pytest.raises(hr.errors.AttrError, match=r"'transpose_c' is not known(.|\n)*transpose_a: bool, default False"):
+        hr.apply_op("MatMul", x, x, transpose_c=True)
+
+
 def test_nested_sequences_of_tensors_are_packed() -> None:
     x = hr.constant(1.0)
     packed = hr.convert_to_tensor([[x, 2.0], [3.0, x]])

@@ -2,12 +2,39 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
 import headrace as hr
 from headrace import types
+from headrace.graph.proto.tensor_pb2 import TensorProto
 from headrace.graph.tensor_proto import decode_tensor, encode_tensor
+
+
+def _allocated(call: Callable[[], Any]) -> tuple[Any, int]:
+    """What a call returns, and the most memory that Python held for it at one time."""
+    tracemalloc.start()
+    try:
+        result = call()
+        return result, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_A22_a_tensor_is_a_header_and_its_bytes_that_are_copied_at_most_once() -> None:
+    """100 MB; the message that holds the bytes is protobuf's."""
+    value = np.arange(25_000_000, dtype=np.float32)
+    proto, encoding = _allocated(lambda: encode_tensor(value))
+    assert proto.ByteSize() - value.nbytes < 32
+    assert encoding < 1.01 * value.nbytes
+    received = TensorProto.FromString(proto.SerializeToString())
+    again, decoding = _allocated(lambda: decode_tensor(received))
+    assert decoding < 1.01 * value.nbytes
+    assert np.array_equal(again, value)
 
 
 @pytest.mark.parametrize("dtype", [*types.COMPUTABLE, types.string], ids=str)

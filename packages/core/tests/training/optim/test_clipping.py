@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -98,3 +99,41 @@ def test_a_limit_must_be_positive(limit: float) -> None:
             hr.clip_by_norm(hr.constant([1.0]), limit)
         with pytest.raises(InvalidArgumentError, match="a norm cannot be clipped to this limit"):
             hr.clip_by_global_norm([hr.constant([1.0])], limit)
+
+
+def test_A73_normalisation_and_clipping_by_a_user_train_a_model() -> None:
+    """Both are written here, of public functions alone; without them this model learns nothing."""
+
+    def normalized(x: hr.Tensor) -> hr.Tensor:
+        mean = hr.mean(x, axis=0, keepdims=True)
+        return (x - mean) / hr.sqrt(hr.mean(hr.square(x - mean), axis=0, keepdims=True) + 1e-3)
+
+    def clipped(gradients: Sequence[hr.Tensor], limit: float) -> list[hr.Tensor]:
+        norm = hr.sqrt(hr.add_n([hr.sum(hr.square(gradient)) for gradient in gradients]))
+        return [gradient * hr.minimum(limit / norm, 1.0) for gradient in gradients]
+
+    numbers = np.random.default_rng(5)
+    features = numbers.normal(size=(64, 4)).astype(np.float32) * 1e4 + 3e4
+    labels = np.where(features[:, :1] > features[:, 1:2], 1.0, -1.0).astype(np.float32)
+
+    def losses(by_user: bool) -> list[float]:
+        graph = hr.Graph(seed=2)
+        with graph.as_default():
+            weights = [
+                hr.Variable(0.5 * hr.random.normal([4, 8]), name="first"),
+                hr.Variable(0.5 * hr.random.normal([8, 1]), name="second"),
+            ]
+            x = hr.constant(features)
+            hidden = hr.nn.relu((normalized(x) if by_user else x) @ weights[0])
+            loss = hr.mean(hr.square((normalized(hidden) if by_user else hidden) @ weights[1] - labels))
+            gradients = hr.gradients(loss, weights)
+            steps = clipped(gradients, 1.0) if by_user else gradients
+            train = hr.group([w.assign_sub(0.1 * step) for w, step in zip(weights, steps, strict=True)])
+        with hr.Session(graph) as session:
+            return [float(session.run([loss, train])[0]) for _ in range(300)]
+
+    with np.errstate(all="ignore"):
+        alone = losses(by_user=False)
+    trained = losses(by_user=True)
+    assert not alone[-1] < 0.9
+    assert trained[-1] < 0.35
