@@ -17,15 +17,15 @@ def is_true(value: Array) -> bool:
     return bool(value) if value.ndim == 0 else value.size > 0
 
 
-@register_kernel("If", aliases=[1])
-@register_kernel("StatelessIf", aliases=[1])
+@register_kernel("If", aliases=[0, 1])  # a branch may return what chose it, if it captures that
+@register_kernel("StatelessIf", aliases=[0, 1])
 def _if(op: OpContext, predicate: Array, inputs: Sequence[Any]) -> Sequence[Any]:
     branch = op.attr("then_branch" if is_true(predicate) else "else_branch")
     return op.functions.compiled(branch.name, inputs)(inputs)
 
 
-@register_kernel("Case", aliases=[1])
-@register_kernel("StatelessCase", aliases=[1])
+@register_kernel("Case", aliases=[0, 1])
+@register_kernel("StatelessCase", aliases=[0, 1])
 def _case(op: OpContext, branch_index: Array, inputs: Sequence[Any]) -> Sequence[Any]:
     branches, number = op.attr("branches"), int(branch_index)
     branch = branches[number if 0 <= number < len(branches) else -1]
