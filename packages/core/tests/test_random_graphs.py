@@ -20,6 +20,7 @@ import pytest
 import headrace as hr
 from headrace.kernels.context import NO_FUNCTIONS, NO_RESOURCES, context_of, group_inputs
 from headrace.kernels.registry import find_kernel
+from headrace.placement.colocation import colocation_groups
 
 PASSES = ("fold", "arithmetic", "cse")
 SUBSETS = [subset for size in range(4) for subset in itertools.combinations(PASSES, size)]
@@ -268,6 +269,7 @@ def _compare(what: str, given: Sequence[np.ndarray], wanted: Sequence[np.ndarray
 def _check(seed: int, length: int) -> None:
     program = _Program.of(seed, length)
     copy = hr.import_graph_def(hr.to_graph_def(program.graph).SerializeToString())
+    spread = _scattered(program.graph, seed)
     for _ in range(3):
         fetches, targets, feeds = program.step()
         interpreter = _Interpreter(program.initial)
@@ -294,7 +296,37 @@ def _check(seed: int, length: int) -> None:
         for expected in wanted:
             given, _ = other.run([names, [target.name for target in targets]], feeds=by_name)
             _compare("imported", given, expected, names)
+        _check_devices(program, spread, fetches, targets, feeds, wanted)
     _check_threads(program)
+
+
+def _scattered(graph: hr.Graph, seed: int) -> hr.Graph:
+    """A copy of a graph with every colocation group on one of three devices."""
+    copy = hr.import_graph_def(hr.to_graph_def(graph).SerializeToString())
+    chosen = random.Random(seed)
+    for group in colocation_groups(copy):
+        device = f"/device:CPU:{chosen.randrange(3)}"
+        for op in group.members:
+            op.device = device
+    return copy
+
+
+def _check_devices(
+    program: _Program,
+    graph: hr.Graph,
+    fetches: Sequence[hr.Tensor],
+    targets: Sequence[hr.Operation],
+    feeds: Mapping[hr.Tensor, np.ndarray],
+    wanted: Sequence[Sequence[np.ndarray]],
+) -> None:
+    """A55: divided among devices it gives the same, step after step, and its effects keep their order."""
+    names = [tensor.name for tensor in fetches]
+    session = hr.Session(graph, config=hr.config(virtual_devices={"CPU": 3}, verify=True))
+    session.write_variables(program.initial)
+    by_name = {tensor.name: value for tensor, value in feeds.items()}
+    for expected in wanted:
+        given, _ = session.run([names, [target.name for target in targets]], feeds=by_name, timeout=60.0)
+        _compare("devices", given, expected, names)
 
 
 def _states(session: hr.Session, interpreter: _Interpreter) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -251,3 +251,16 @@ def test_no_operation_starts_after_another_device_has_failed() -> None:
         PartsExecutor(parts, 0)(())
     assert "another device of the step has failed" in str(seen[0])
     assert "got:      ValueError" in str(seen[0])
+
+
+def test_numpy_does_not_warn_in_the_threads_of_a_step() -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [2])
+        with hr.device("CPU:1"):
+            y = x - x
+        with hr.device("CPU:2"):
+            z = hr.log(y) - hr.log(y)
+        with hr.device("CPU:1"):
+            w = z - hr.log(y)
+    with hr.Session(graph, config=FOUR) as session:
+        assert np.isnan(session.run(w, feeds={x: [np.inf, 1.0]})).all()

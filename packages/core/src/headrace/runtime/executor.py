@@ -76,7 +76,8 @@ class StepExecutor:
         return self._results(_Run(self, hook), arguments)
 
     def _results(self, run: _Run, arguments: Sequence[Any]) -> Sequence[Any]:
-        values = run.to_its_end(arguments)
+        with np.errstate(all="ignore"):  # once for all segments and threads: these take over the context
+            values = run.to_its_end(arguments)
         return [self._result(number, value, run.state) for number, value in enumerate(values)]
 
     def _result(self, number: int, value: Any, state: StepState) -> Any:
