@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -147,3 +149,27 @@ def test_a_graph_of_many_operations_is_read_in_linear_time() -> None:
         proto.node.add(name=f"n{index}", op="NoOp", input=[f"^n{index - 1}", f"^n{index // 2 - 1}"][: min(index, 2)])
     graph = hr.import_graph_def(proto)
     assert hr.to_graph_def(graph).node == proto.node
+
+
+GOLDENS = sorted((Path(__file__).parent / "goldens").glob("*.pb"))
+
+
+@pytest.mark.parametrize("golden", GOLDENS, ids=lambda path: path.stem)
+def test_damaged_functions_give_a_graph_or_a_typed_error(golden: Path) -> None:
+    content = golden.read_bytes()
+    read = 0
+    for seed in range(100):
+        rng = random.Random(seed)
+        damaged = bytearray(content)
+        for _ in range(rng.choice([1, 1, 2, 4])):
+            place = rng.randrange(len(damaged))
+            damaged[place] ^= 1 << rng.randrange(8)
+        try:
+            graph = hr.import_graph_def(bytes(damaged))
+        except hr.errors.HeadraceError:
+            continue
+        for name in graph.functions:
+            with contextlib.suppress(hr.errors.HeadraceError):
+                read += len(graph.functions[name].operations)
+        hr.to_graph_def(graph)
+    assert read

@@ -235,8 +235,11 @@ def test_calls_are_written_into_the_plan_of_the_step() -> None:
 
 def test_a_function_that_does_not_fit_its_call_is_refused() -> None:
     graph, x, _ = _call("PartitionedCall")
-    with graph.as_default(), pytest.raises(hr.errors.ShapeError, match="'square_and_sum' does not fit PartitionedCall"):
+    message = r"'square_and_sum' does not fit PartitionedCall(.|\n)*got:      arguments \(float64\)"
+    with graph.as_default(), pytest.raises(hr.errors.DTypeError, match=message):
         hr.apply_op("PartitionedCall", [x, x], Tout=[hr.float64], f="square_and_sum")
+    with graph.as_default(), pytest.raises(hr.errors.DTypeError, match="does not fit PartitionedCall"):
+        hr.apply_op("PartitionedCall", [x], Tout=[hr.float64, hr.int32], f="square_and_sum")
     with graph.as_default():
         y = hr.apply_op("PartitionedCall", [x], Tout=[hr.float64], f="missing")
     with pytest.raises(hr.errors.NotFoundError, match="no function 'missing'"):

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.errors import HeadraceError, ShapeError
+from headrace.errors import DTypeError, HeadraceError
 from headrace.graph import attr
 from headrace.graph.functions import Body
 from headrace.graph.op_def import InferenceContext, register_op
-from headrace.types import Shape
+from headrace.types import DType, Shape
 
 __all__: list[str] = []
 
@@ -39,14 +39,23 @@ def _merged(op: InferenceContext, found: Sequence[Shape], count: int) -> list[Sh
     ]
 
 
-def _check_interface(op: InferenceContext, body: Body, arguments: int, results: int) -> None:
-    if len(body.arguments) != arguments or len(body.results) != results:
-        raise ShapeError(
+def _check_interface(
+    op: InferenceContext, body: Body, arguments: Sequence[DType], results: Sequence[DType] | None
+) -> None:
+    """Refuse a function of other arguments, or other results, than the operation passes and gives; None: one bool."""
+    taken = [body.arguments[index].dtype for index in range(len(body.arguments))]
+    given = [result.dtype for result in body.results]
+    if taken != list(arguments) or (given != list(results) if results is not None else len(given) != 1):
+        raise DTypeError(
             f"function '{body.name}' does not fit {op.type}",
-            expected=f"{arguments} arguments and {results} results",
-            got=f"{len(body.arguments)} arguments and {len(body.results)} results",
+            expected=f"arguments {_listed(arguments)} and results {'bool' if results is None else _listed(results)}",
+            got=f"arguments {_listed(taken)} and results {_listed(given)}",
             hint="let the function take every input and give every output, also those that it does not use",
         )
+
+
+def _listed(dtypes: Sequence[DType]) -> str:
+    return f"({', '.join(map(str, dtypes))})"
 
 
 def _branch_shapes(op: InferenceContext) -> list[Shape]:
@@ -55,7 +64,7 @@ def _branch_shapes(op: InferenceContext) -> list[Shape]:
     count = len(op.attr("Tout"))
     found: list[Shape] | None = None
     for body in _bodies(op):
-        _check_interface(op, body, len(arguments), count)
+        _check_interface(op, body, op.attr("Tin"), op.attr("Tout"))
         shapes = body.result_shapes(arguments)
         found = shapes if found is None else [old.relax(new) for old, new in zip(found, shapes, strict=True)]
     return _merged(op, [Shape()] * count if found is None else found, count)
@@ -142,8 +151,8 @@ def _while_shapes(op: InferenceContext) -> list[Shape]:
     if not bodies:
         return _merged(op, [Shape()] * len(shapes), len(shapes))
     condition, body = bodies
-    _check_interface(op, condition, len(shapes), 1)
-    _check_interface(op, body, len(shapes), len(shapes))
+    _check_interface(op, condition, op.attr("T"), None)
+    _check_interface(op, body, op.attr("T"), op.attr("T"))
     for _ in range(_MOST_ROUNDS):
         given = body.result_shapes(shapes)
         relaxed = [old.relax(new) for old, new in zip(shapes, given, strict=True)]
@@ -182,7 +191,7 @@ _CALL: dict[str, Any] = {
 def _call_shapes(op: InferenceContext) -> list[Shape]:
     count = len(op.attr("Tout"))
     for body in _bodies(op):
-        _check_interface(op, body, len(op.inputs), count)
+        _check_interface(op, body, op.attr("Tin"), op.attr("Tout"))
         return body.result_shapes([spec.shape for spec in op.inputs])
     return [Shape()] * count
 
