@@ -103,7 +103,7 @@ def _ftrl(s: dict[str, Any], i: dict[str, Any]) -> dict[str, Any]:
 
 def _proximal(s: dict[str, Any], i: dict[str, Any]) -> dict[str, Any]:
     if "accum" not in s:
-        rate, g, result = i["alpha"], i["delta"], {}
+        rate, g, result = i["alpha"], i["grad"], {}
     else:
         result = {"accum": s["accum"] + i["grad"] ** 2}
         rate, g = i["lr"] / np.sqrt(result["accum"]), i["grad"]
@@ -117,7 +117,10 @@ _RULES = {
     "CenteredRMSProp": _rmsprop, "Adam": _adam, "AdaMax": _ada_max, "Ftrl": _ftrl, "FtrlV2": _ftrl,
     "ProximalGradientDescent": _proximal, "ProximalAdagrad": _proximal,
 }  # fmt: skip
-_SPARSE = ("Momentum", "KerasMomentum", "Adagrad", "AdagradV2", "Adadelta", "RMSProp", "Ftrl")
+_SPARSE = (
+    *("Momentum", "KerasMomentum", "Adagrad", "AdagradV2", "Adadelta", "RMSProp", "CenteredRMSProp", "Ftrl", "FtrlV2"),
+    *("ProximalGradientDescent", "ProximalAdagrad"),
+)
 
 
 def _inputs(op_type: str, rows: int) -> dict[str, Any]:

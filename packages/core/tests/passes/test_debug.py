@@ -105,3 +105,13 @@ def test_integers_and_strings_are_left_alone():
         n = hr.sum(hr.constant([1, 2]) * 2)
         s = hr.strings.join([hr.constant("a"), hr.constant("b")])
     assert checked(graph).run([n, s])[0] == 6
+
+
+def test_d17_names_the_iteration_of_a_loop():
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [])
+        _, last = hr.while_loop(lambda n, y: n < 6, lambda n, y: (n + 1, hr.log(y, name="shrink")), [0, x])
+    with pytest.raises(InvalidArgumentError, match="became nan") as caught:
+        checked(graph).run(last, feeds={x: 2.0})
+    assert "Log" in str(caught.value.where)
+    assert any("iteration 2" in note for note in caught.value.__notes__)

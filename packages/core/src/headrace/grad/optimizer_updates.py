@@ -8,7 +8,10 @@ _DENSE = (
     "GradientDescent", "Momentum", "KerasMomentum", "Adagrad", "AdagradV2", "Adadelta", "RMSProp", "CenteredRMSProp",
     "Adam", "AdaMax", "Ftrl", "FtrlV2", "ProximalGradientDescent", "ProximalAdagrad",
 )  # fmt: skip
-_SPARSE = ("Momentum", "KerasMomentum", "Adagrad", "AdagradV2", "Adadelta", "RMSProp", "Ftrl")
+_SPARSE = (
+    "Momentum", "KerasMomentum", "Adagrad", "AdagradV2", "Adadelta", "RMSProp", "CenteredRMSProp", "Ftrl", "FtrlV2",
+    "ProximalGradientDescent", "ProximalAdagrad",
+)  # fmt: skip
 
 for _name in (*(f"Apply{name}" for name in _DENSE), *(f"SparseApply{name}" for name in _SPARSE)):
     no_gradient(f"Resource{_name}", "an update has no output")

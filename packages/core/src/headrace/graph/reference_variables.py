@@ -51,8 +51,10 @@ _UPDATES = {
     **dict.fromkeys(("ApplyMomentum", "ApplyAdagrad", "ApplyAdagradV2", "ApplyProximalAdagrad"), 2),
     **dict.fromkeys(("SparseApplyMomentum", "SparseApplyAdagrad", "SparseApplyAdagradV2"), 2),
     **dict.fromkeys(("ApplyAdadelta", "ApplyRMSProp", "ApplyAdam", "ApplyAdaMax", "ApplyFtrl", "ApplyFtrlV2"), 3),
-    **dict.fromkeys(("SparseApplyAdadelta", "SparseApplyRMSProp", "SparseApplyFtrl"), 3),
-    "ApplyCenteredRMSProp": 4,
+    **dict.fromkeys(("SparseApplyAdadelta", "SparseApplyRMSProp", "SparseApplyFtrl", "SparseApplyFtrlV2"), 3),
+    **dict.fromkeys(("ApplyCenteredRMSProp", "SparseApplyCenteredRMSProp"), 4),
+    "SparseApplyProximalGradientDescent": 1,
+    "SparseApplyProximalAdagrad": 2,
 }
 """The optimiser updates on references, which have the names of those on handles without `Resource`: how many they take.
 """

@@ -215,7 +215,8 @@ def _shrunk(point: Any, rate: Any, inputs: Inputs) -> Any:
 
 def _proximal_gradient_descent(op: OpContext, state: State, inputs: Inputs) -> State:
     rate = inputs["alpha"]
-    return [_shrunk(state[0] - rate * inputs["delta"], rate, inputs)]
+    gradient = inputs["grad" if "grad" in inputs else "delta"]
+    return [_shrunk(state[0] - rate * gradient, rate, inputs)]
 
 
 def _proximal_adagrad(op: OpContext, state: State, inputs: Inputs) -> State:
@@ -233,10 +234,10 @@ _register("Adagrad", _adagrad, sparse=True)
 _register("AdagradV2", _adagrad, sparse=True)
 _register("Adadelta", _adadelta, sparse=True)
 _register("RMSProp", _rmsprop, sparse=True)
-_register("CenteredRMSProp", _centered_rmsprop)
+_register("CenteredRMSProp", _centered_rmsprop, sparse=True)
 _register("Adam", _adam)
 _register("AdaMax", _ada_max)
 _register("Ftrl", _ftrl, sparse=True)
-_register("FtrlV2", _ftrl)
-_register("ProximalGradientDescent", _proximal_gradient_descent)
-_register("ProximalAdagrad", _proximal_adagrad)
+_register("FtrlV2", _ftrl, sparse=True)
+_register("ProximalGradientDescent", _proximal_gradient_descent, sparse=True)
+_register("ProximalAdagrad", _proximal_adagrad, sparse=True)

@@ -155,5 +155,9 @@ for _type, _handles, _inputs, _doc, _attrs in (
     ("Adadelta", "var accum accum_update", "lr rho epsilon grad indices", _ADADELTA, {}),
     ("RMSProp", "var ms mom", "lr rho momentum epsilon grad indices", _RMSPROP, {}),
     ("Ftrl", "var accum linear", "grad indices lr l1 l2 lr_power", _FTRL_DOC, _FTRL),
+    ("FtrlV2", "var accum linear", "grad indices lr l1 l2 l2_shrinkage lr_power", _FTRL_DOC + _SHRINKAGE, _FTRL),
+    ("CenteredRMSProp", "var mg ms mom", "lr rho momentum epsilon grad indices", _CENTERED, {}),
+    ("ProximalGradientDescent", "var", "alpha l1 l2 grad indices", _PROXIMAL, {}),
+    ("ProximalAdagrad", "var accum", "lr l1 l2 grad indices", _PROXIMAL + ", where d = lr / sqrt(accum + g²)", {}),
 ):
     _register(f"ResourceSparseApply{_type}", _handles, _inputs, _doc + _ROWS + ".", _attrs)
