@@ -16,7 +16,7 @@ import numpy as np
 from headrace import Operation
 from headrace.errors import HeadraceError, InternalError, ResourceExhaustedError
 from headrace.interfaces import OpHook, VariableStorage
-from headrace.plan import ALIGNMENT, Line, group_inputs
+from headrace.plan import ALIGNMENT, Line, checked_kernel, group_inputs
 from headrace.types import Array
 from headrace_cpu.driver import (
     ARRAY_TYPE,
@@ -36,6 +36,12 @@ from headrace_cpu.scheduling import Key
 __all__ = ["CpuPlan"]
 
 _numbers = itertools.count()
+
+
+def _kernel_of(line: Line) -> Callable[..., Any]:
+    return line.function
+
+
 _Driver = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
 
@@ -95,7 +101,7 @@ class CpuPlan:
         self._namespace = source.namespace
         self._text = {False: source.text(instrumented=False), True: source.text(instrumented=True)}
         self._first_lines = source.first_lines
-        self._function = self._bound(instrumented=False)
+        self._function: Callable[..., Any] = self._first_run
         self._instrumented: Callable[..., Any] | None = None
 
     @functools.cached_property
@@ -142,9 +148,20 @@ class CpuPlan:
         finally:
             self._contexts.append(context)
 
-    def _bound(self, *, instrumented: bool) -> Callable[..., Any]:
+    def _first_run(self, context: _Context, arguments: Sequence[Any]) -> Sequence[Any]:
+        """Check what each NumPy kernel gives: a faulty one would spoil values of other operations, without an error."""
+        results: Sequence[Any] = self._bound(instrumented=False, kernel_of=checked_kernel)(context, arguments)
+        self._function = self._bound(instrumented=False)
+        return results
+
+    def _bound(
+        self, *, instrumented: bool, kernel_of: Callable[[Line], Callable[..., Any]] = _kernel_of
+    ) -> Callable[..., Any]:
         code = compile(self._text[instrumented], self._filename, "exec")
         namespace = dict(self._namespace)
+        for run in self.layout.runs:
+            if run.kind == "host":
+                namespace[f"f{run.lines[0]}"] = kernel_of(self._program.lines[run.lines[0]])
         exec(code, namespace)  # the source is made of numbers only, never of names or data from outside
         function: Callable[..., Any] = namespace["step"]
         return function
@@ -306,7 +323,7 @@ class _Source:
         if run.kind == "compute":
             items = ", ".join(self._item(key) for key in slots)
             self.namespace[f"where{number}"] = self._failures(run, places)
-            return f"if run{number}([{items}], {tail}): native(run{number}, [{items}], {tail}, where{number})"
+            return f"run{number}([{items}], {tail}) and native(run{number}, [{items}], {tail}, where{number})"
         storages = self.layout.schedule.storages
         held = sorted({key[1] for key in written})
         self.namespace[f"where{number}"] = self._failures(run, places)
@@ -368,7 +385,6 @@ class _Source:
     def _host_text(self, run: Run) -> str:
         position = run.lines[0]
         line = self.program.lines[position]
-        self.namespace[f"f{position}"] = line.function
         arguments = self._host_arguments(line)
         call = f"f{position}({', '.join(arguments)})"
         outputs = [f"v{number}" for number in line.outputs]
@@ -409,10 +425,7 @@ class _Source:
             indent = "    "
         started = 0
         for run, text in zip(self.layout.runs, self.runs, strict=True):
-            hook = f"hook({started}); " if instrumented and not text.startswith("if ") else ""
-            if instrumented and not hook:
-                lines.append(f"{indent}hook({started})")
-            lines.append(f"{indent}{hook}{text}")
+            lines.append(f"{indent}{f'hook({started}); ' if instrumented else ''}{text}")
             self.first_lines[len(lines)] = run
             started += len(run.lines)
         lines.append(f"  return [{', '.join(results)}]")

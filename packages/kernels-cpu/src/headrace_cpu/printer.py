@@ -149,8 +149,7 @@ class _Printer:
         if not loop.axes:
             self.vector_axis, self.mask, self.done = None, None, {}
             self.text.lanes = 1
-            for store in loop.stores:
-                self._store(store)
+            self._store_all(loop.stores)
             return
         accumulators = [self._accumulator(item) for item in loop.accumulates]
         if any(item.keep_last for item in loop.accumulates):
@@ -172,17 +171,20 @@ class _Printer:
         for accumulator in accumulators:
             value = self.text.put(f"load {self.text.type(accumulator.element)}, ptr {accumulator.slot}")
             self.columns[accumulator.item.local] = self._narrowed(value, accumulator)
-        for store in loop.after:
-            self._store(store)
+        self._store_all(loop.after)
         self.columns = {}
 
     def _point(self, loop: Loop, accumulators: list[_Accumulator]) -> None:
         self.done = {}
         for accumulator in accumulators:
             self._accumulate(accumulator)
-        for store in loop.stores:  # everything is computed before anything is written: an output may be an input
+        self._store_all(loop.stores)
+
+    def _store_all(self, stores: Sequence[Store]) -> None:
+        """Everything is computed before anything is written: an output may lie where an input does."""
+        for store in stores:
             self._value(store.value)
-        for store in loop.stores:
+        for store in stores:
             self._store(store)
 
     def _sequence(self, axes: Sequence[Axis], body: Callable[[], None]) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from headrace import Operation, Tensor
 from headrace.interfaces import VariableStorage
-from headrace.loops.fusion import Group, Item, fuse
+from headrace.loops.fusion import Group, Item, fits_alone, fuse
 from headrace.loops.lowering import Output
 from headrace.loops.registry import LoopContext, find_loops
 from headrace.loops.value import Value, constant
@@ -281,13 +281,13 @@ class _Maker:
                 return None
             self.schedule.checks[len(self.schedule.items)] = self.root(labels), values[0].shape[-1]
             strict.add(self.root(labels))  # they lie in memory before, not only in the registers of the region
-        whole = all(output.piece is None for output in outputs)
-        groups = [outputs] if whole else _by_shape(outputs)
-        return [
+        reduced = any(value.op == "reduce" for value in found.values())
+        groups = [outputs] if reduced else _by_shape(outputs)
+        made = [
             Item(
                 name=line.op.name,
                 outputs=tuple(group),
-                reads=tuple(reads if whole else _read_by(group)),
+                reads=tuple(reads if reduced else _read_by(group)),
                 writes=tuple(dict.fromkeys(output.key for output in group)),
                 mutable=frozenset(strict),
                 after=self._controls(line),
@@ -295,6 +295,7 @@ class _Maker:
             )
             for group in groups
         ]
+        return made if not reduced or fits_alone(made[0]) else None
 
     def _gather(self, line: Line) -> Gather | None:
         if line.op.type not in ("GatherV2", "ResourceGather"):
@@ -414,7 +415,7 @@ def _dependencies(schedule: Schedule) -> list[set[int]]:
 
 
 def _ordered(schedule: Schedule) -> list[tuple[str, list[int]]]:
-    """Runs of groups, as few as possible: what computes first, then what needs NumPy, variables last.
+    """Runs of groups, as few as possible: what computes first, then what needs NumPy, then variables, then what waits.
 
     Variables are updated in runs of their own, so that their locks are held no longer than that takes.
     """
@@ -424,16 +425,16 @@ def _ordered(schedule: Schedule) -> list[tuple[str, list[int]]]:
         for other in needed:
             after[other].add(number)
     missing = [len(needed) for needed in before]
-    ready: dict[str, list[int]] = {"compute": [], "host": [], "update": []}
+    ready: dict[str, list[int]] = {name: [] for name in ("compute", "host", "update", "wait")}
     kinds = [_kind(schedule, group) for group in schedule.groups]
     for number, count in enumerate(missing):
         if not count:
             ready[kinds[number]].append(number)
     order: list[tuple[str, list[int]]] = []
     while any(ready.values()):
-        kind = next(name for name in ("compute", "host", "update") if ready[name])
+        kind = next(name for name, numbers in ready.items() if numbers)
         run: list[int] = []
-        while ready[kind] and not (kind == "host" and run):
+        while ready[kind] and not (kind == "wait" and run):
             number = min(ready[kind])
             ready[kind].remove(number)
             run.append(number)
@@ -441,12 +442,15 @@ def _ordered(schedule: Schedule) -> list[tuple[str, list[int]]]:
                 missing[other] -= 1
                 if not missing[other]:
                     ready[kinds[other]].append(other)
-        order.append((kind, run))
+        if kind in ("host", "wait"):
+            order += [("host", [number]) for number in run]
+        else:
+            order.append((kind, run))
     return order
 
 
 def _kind(schedule: Schedule, group: Group) -> str:
     first = group.items[0]
     if not schedule.items[first].has_loops and first not in schedule.library:
-        return "host"
+        return "wait" if schedule.program.lines[schedule.lines[first]].op.blocks else "host"
     return "update" if any(isinstance(key, tuple) for key in group.writes) else "compute"

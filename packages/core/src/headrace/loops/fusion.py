@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from headrace.loops.lowering import NotLowered, Output, lower
 from headrace.loops.value import Value
 
-__all__ = ["Group", "Item", "fuse"]
+__all__ = ["Group", "Item", "fits_alone", "fuse", "produced_by"]
 
 MAX_ITEMS = 96
 """Operations of one group: code grows with it, and the time to compile it."""
@@ -185,6 +185,16 @@ class _Fusion:
         except NotLowered as reason:
             return str(reason)
         return None
+
+
+def fits_alone(item: Item) -> bool:
+    """True if an item with loops makes a region of its own."""
+    space, axes = _space(item)
+    try:
+        lower("", space, axes, {}, item.outputs)
+    except NotLowered:
+        return False
+    return True
 
 
 def produced_by(items: Sequence[Item]) -> dict[Hashable, Value]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.loops.ir import Access, Accumulate, Expr, Loop, Region
+from headrace.loops.ir import Access, Accumulate, Expr, Loop, Region, in_order
 from headrace.types import Array, DType, bfloat16, float16, float32
 
 __all__ = ["run_region"]
@@ -92,26 +92,25 @@ def _place(access: Access, index: Mapping[int, Any]) -> Any:
 
 
 def _evaluated(
-    expr: Expr, index: Mapping[int, Any], memory: Sequence[Array], locals_: Mapping[int, Any], done: dict[int, Any]
+    root: Expr, index: Mapping[int, Any], memory: Sequence[Array], locals_: Mapping[int, Any], done: dict[int, Any]
 ) -> Any:
-    if id(expr) in done:
-        return done[id(expr)]
-    args = [_evaluated(arg, index, memory, locals_, done) for arg in expr.args]
-    if expr.op == "const":
-        result: Any = np.asarray(expr.payload).astype(expr.dtype.array_type)
-    elif expr.op == "index":
-        result = np.asarray(index[expr.payload])
-    elif expr.op == "local":
-        result = locals_[expr.payload]
-    elif expr.op == "load":
-        buffer, access = expr.payload
-        result = memory[buffer][_place(access, index)]
-    elif expr.op == "cast":
-        result = np.asarray(args[0]).astype(expr.dtype.array_type)
-    else:
-        result = _applied(expr.op, expr.dtype, args)
-    done[id(expr)] = result
-    return result
+    for expr in in_order([root]):
+        args = [done[id(arg)] for arg in expr.args]
+        if expr.op == "const":
+            result: Any = np.asarray(expr.payload).astype(expr.dtype.array_type)
+        elif expr.op == "index":
+            result = np.asarray(index[expr.payload])
+        elif expr.op == "local":
+            result = locals_[expr.payload]
+        elif expr.op == "load":
+            buffer, access = expr.payload
+            result = memory[buffer][_place(access, index)]
+        elif expr.op == "cast":
+            result = np.asarray(args[0]).astype(expr.dtype.array_type)
+        else:
+            result = _applied(expr.op, expr.dtype, args)
+        done[id(expr)] = result
+    return done[id(root)]
 
 
 def _applied(op: str, dtype: DType, args: Sequence[Any]) -> Any:

@@ -15,7 +15,7 @@ for each axis. `verifier.py` says what is legal, `interpreter.py` what it means.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -35,6 +35,7 @@ __all__ = [
     "Region",
     "Role",
     "Store",
+    "in_order",
 ]
 
 UNARY = (
@@ -179,14 +180,34 @@ class Builder:
     def rewritten(self, root: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
         """A copy of an expression in which `change` replaced what it gave an answer for."""
         done: dict[int, Expr] = {}
+        stack = [root]
+        while stack:
+            expr = stack[-1]
+            if id(expr) in done:
+                stack.pop()
+                continue
+            replaced = change(expr)
+            if replaced is None:
+                missing = [arg for arg in expr.args if id(arg) not in done]
+                if missing:
+                    stack.extend(missing)
+                    continue
+                replaced = self.make(expr.op, expr.dtype, tuple(done[id(arg)] for arg in expr.args), expr.payload)
+            done[id(expr)] = replaced
+            stack.pop()
+        return done[id(root)]
 
-        def visit(expr: Expr) -> Expr:
-            if id(expr) not in done:
-                replaced = change(expr)
-                if replaced is None:
-                    args = tuple(visit(arg) for arg in expr.args)
-                    replaced = self.make(expr.op, expr.dtype, args, expr.payload)
-                done[id(expr)] = replaced
-            return done[id(expr)]
 
-        return visit(root)
+def in_order(roots: Sequence[Expr]) -> list[Expr]:
+    """Every expression under some roots, once, after its operands; graphs are deeper than Python recurses."""
+    found: dict[int, Expr] = {}
+    stack = list(roots)
+    while stack:
+        expr = stack[-1]
+        missing = [arg for arg in expr.args if id(arg) not in found]
+        if missing:
+            stack.extend(missing)
+            continue
+        found.setdefault(id(expr), expr)
+        stack.pop()
+    return list(found.values())

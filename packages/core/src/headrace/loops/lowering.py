@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from headrace.loops.ir import Access, Accumulate, Axis, Buffer, Builder, Expr, Loop, Region, Store
+from headrace.loops.ir import Access, Accumulate, Axis, Buffer, Builder, Expr, Loop, Region, Store, in_order
 from headrace.loops.value import Piece, Value
 from headrace.types import DType, int64
 
@@ -90,6 +90,13 @@ class _Lowering:
     reduced: list[tuple[str, Value, Expr]] = field(default_factory=list)
     exprs: dict[tuple[int, tuple[Form, ...]], Expr] = field(default_factory=dict)
     phases: dict[int, int] = field(default_factory=dict)
+
+    def begin(self) -> None:
+        """Look at what the group computes in order, so that no walk from an output has to go deep."""
+        for value in self.produced.values():
+            self.phase(value)
+            if value.shape == self.space and (not self.axes or len(self.space) - 1 in self.axes):
+                self.expr(value, self.identity())
 
     def buffer(self, key: Hashable, dtype: DType, size: int, role: str) -> int:
         found = self.buffers.get((key, role))
@@ -210,6 +217,7 @@ def lower(
     state = _Lowering(name, space, axes, produced)
     if 0 in space and axes:
         raise NotLowered("there is nothing to reduce")
+    state.begin()
     if not axes:
         nest = _map(state, outputs)
     elif len(space) - 1 in axes:
@@ -323,7 +331,7 @@ def _with_row_buffers(state: _Lowering, loops: list[Loop]) -> list[Loop]:
                 result[seen[id(expr)]] = replace(first, stores=(*first.stores, stored))
             if stored is not None:
                 kept[id(expr)] = state.builder.make("load", expr.dtype, (), (stored.buffer, stored.access))
-        for expr in _parts(used):
+        for expr in in_order(used):
             seen.setdefault(id(expr), position)
         result[position] = _changed(state.builder, result[position], lambda expr: kept.get(id(expr)))
     return result
@@ -347,20 +355,8 @@ def _repeated(roots: Sequence[Expr], seen: Mapping[int, int], kept: Mapping[int,
 
 
 def _is_costly(expr: Expr) -> bool:
-    ops = {part.op for part in _parts([expr])}
+    ops = {part.op for part in in_order([expr])}
     return bool(ops & COSTLY) and bool(ops & {"load", "index"})
-
-
-def _parts(roots: Sequence[Expr]) -> list[Expr]:
-    """Every expression under some roots, once."""
-    found: dict[int, Expr] = {}
-    stack = list(roots)
-    while stack:
-        expr = stack.pop()
-        if id(expr) not in found:
-            found[id(expr)] = expr
-            stack.extend(expr.args)
-    return list(found.values())
 
 
 def _values(loop: Loop) -> list[Expr]:
@@ -368,7 +364,9 @@ def _values(loop: Loop) -> list[Expr]:
 
 
 def _loads(loops: Sequence[Loop]) -> list[tuple[int, Access]]:
-    return [expr.payload for expr in _parts([value for loop in loops for value in _values(loop)]) if expr.op == "load"]
+    return [
+        expr.payload for expr in in_order([value for loop in loops for value in _values(loop)]) if expr.op == "load"
+    ]
 
 
 def _changed(
@@ -424,7 +422,7 @@ class _Nest:
         self.extents = dict(enumerate(self.state.space))
         places = [access for _, access in _loads(self.loops)]
         places += [store.access for loop in self.loops for store in (*loop.stores, *loop.after)]
-        every = _parts([value for loop in self.loops for value in _values(loop)])
+        every = in_order([value for loop in self.loops for value in _values(loop)])
         fixed = {expr.payload for expr in every if expr.op == "index"}
         gone: set[object] = set()
         for axes in (self.outer, self.inner):
@@ -486,7 +484,7 @@ class _Nest:
     def _two_stages(self, points: int, columns: int) -> list[LoweredRegion]:
         """First the reductions over each piece of the first inner axis, then those over the pieces."""
         state, main, cut = self.state, self.loops[0], self.inner[0]
-        if any(expr.op == "index" for expr in _parts(_values(main))):
+        if any(expr.op == "index" for expr in in_order(_values(main))):
             raise NotLowered("positions in a reduction that is split")
         size = max(
             1,

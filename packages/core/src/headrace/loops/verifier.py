@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headrace.errors import InternalError
-from headrace.loops.ir import BINARY, COMPARISONS, REDUCTIONS, UNARY, Access, Axis, Expr, Loop, Region
+from headrace.loops.ir import BINARY, COMPARISONS, REDUCTIONS, UNARY, Access, Axis, Expr, Loop, Region, in_order
 from headrace.types import bool as boolean
 
 __all__ = ["verify_region"]
@@ -46,13 +46,13 @@ def _faults(region: Region, loop: Loop, known: set[int]) -> Iterator[str]:
     for item in loop.accumulates:
         if item.op not in REDUCTIONS:
             yield f"no reduction is called '{item.op}'"
-        yield from _expr_faults(region, loop, item.value, set(inside), known, set())
+        yield from _expr_faults(region, loop, item.value, set(inside), known)
     for store in loop.stores:
         yield from _store_faults(region, loop, store.buffer, store.access, store.value, inside)
-        yield from _expr_faults(region, loop, store.value, set(inside), known, set())
+        yield from _expr_faults(region, loop, store.value, set(inside), known)
     for store in loop.after:
         yield from _store_faults(region, loop, store.buffer, store.access, store.value, inside)
-        yield from _expr_faults(region, loop, store.value, last, known | columns, set())
+        yield from _expr_faults(region, loop, store.value, last, known | columns)
 
 
 def _store_faults(
@@ -100,31 +100,26 @@ def _span(
     return factor * (extents[number] - 1)
 
 
-def _expr_faults(
-    region: Region, loop: Loop, expr: Expr, axes: set[int], known: set[int], seen: set[int]
-) -> Iterator[str]:
-    if id(expr) in seen:
-        return
-    seen.add(id(expr))
-    if _ARITY.get(expr.op) != len(expr.args):
-        yield f"'{expr.op}' has {len(expr.args)} operands"
-        return
-    if expr.op == "load":
-        buffer, access = expr.payload
-        if not 0 <= buffer < len(region.buffers) or region.buffers[buffer].dtype is not expr.dtype:
-            yield f"a load of {expr.dtype} from buffer {buffer}"
-            return
-        yield from _access_faults(region, loop, buffer, access, axes)
-    elif expr.op == "local" and expr.payload not in known:
-        yield f"local {expr.payload} is used before it is reduced"
-    elif expr.op == "index" and expr.payload not in axes:
-        yield f"the index of axis {expr.payload} is used outside its loop"
-    elif expr.op in (*UNARY, *BINARY, *COMPARISONS):
-        yield from _dtype_faults(expr)
-    elif expr.op == "select" and (expr.args[0].dtype is not boolean or expr.args[1].dtype is not expr.args[2].dtype):
-        yield f"a select of {', '.join(str(arg.dtype) for arg in expr.args)}"
-    for arg in expr.args:
-        yield from _expr_faults(region, loop, arg, axes, known, seen)
+def _expr_faults(region: Region, loop: Loop, root: Expr, axes: set[int], known: set[int]) -> Iterator[str]:
+    for expr in in_order([root]):
+        if _ARITY.get(expr.op) != len(expr.args):
+            yield f"'{expr.op}' has {len(expr.args)} operands"
+        elif expr.op == "load":
+            buffer, access = expr.payload
+            if not 0 <= buffer < len(region.buffers) or region.buffers[buffer].dtype is not expr.dtype:
+                yield f"a load of {expr.dtype} from buffer {buffer}"
+                return
+            yield from _access_faults(region, loop, buffer, access, axes)
+        elif expr.op == "local" and expr.payload not in known:
+            yield f"local {expr.payload} is used before it is reduced"
+        elif expr.op == "index" and expr.payload not in axes:
+            yield f"the index of axis {expr.payload} is used outside its loop"
+        elif expr.op in (*UNARY, *BINARY, *COMPARISONS):
+            yield from _dtype_faults(expr)
+        elif expr.op == "select" and (
+            expr.args[0].dtype is not boolean or expr.args[1].dtype is not expr.args[2].dtype
+        ):
+            yield f"a select of {', '.join(str(arg.dtype) for arg in expr.args)}"
 
 
 def _dtype_faults(expr: Expr) -> Iterator[str]:

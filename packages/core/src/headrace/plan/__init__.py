@@ -2,6 +2,7 @@
 
 from headrace.kernels.context import group_inputs
 from headrace.plan.memory import ALIGNMENT, Allocation, Step, last_uses, plan_memory
+from headrace.plan.numpy_backend import checked_kernel
 from headrace.plan.program import Line, Program, flat_aliases
 
 __all__ = [
@@ -10,6 +11,7 @@ __all__ = [
     "Line",
     "Program",
     "Step",
+    "checked_kernel",
     "flat_aliases",
     "group_inputs",
     "last_uses",

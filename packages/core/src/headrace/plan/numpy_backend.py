@@ -23,7 +23,7 @@ from headrace.plan.program import Line, Program
 from headrace.plan.step_source import FIRST_LINE, step_source
 from headrace.types import Shape
 
-__all__ = ["NumpyBackend", "NumpyPlan"]
+__all__ = ["NumpyBackend", "NumpyPlan", "checked_kernel"]
 
 _plan_numbers = itertools.count()
 
@@ -97,7 +97,7 @@ class NumpyPlan:
     def _first_run(self, buffers: tuple[Any, ...], arguments: Sequence[Any]) -> Sequence[Any]:
         """Check what each kernel gives: a faulty one would spoil values of other operations, without an error."""
         code = self._code(instrumented=False)
-        results: Sequence[Any] = self._bound(code, _checked)(buffers, arguments)
+        results: Sequence[Any] = self._bound(code, checked_kernel)(buffers, arguments)
         self._function = self._bound(code, _kernel_of)
         return results
 
@@ -183,7 +183,7 @@ def _kernel_of(line: Line) -> Callable[..., Any]:
     return line.function
 
 
-def _checked(line: Line) -> Callable[..., Any]:
+def checked_kernel(line: Line) -> Callable[..., Any]:
     """The kernel of a line, followed by a check of its outputs."""
     count = len(line.op.op_def.inputs)
 

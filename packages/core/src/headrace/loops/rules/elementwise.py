@@ -14,6 +14,9 @@ __all__ = ["narrowed", "widened"]
 
 Rule = Callable[..., Value | None]
 
+MOST_TERMS = 32
+"""Tensors that are added up in one loop: each is a stream that the memory has to follow."""
+
 
 def widened(x: Value) -> Value:
     """float16 and bfloat16 as float32, as the kernels compute them."""
@@ -162,7 +165,7 @@ register_loops("Invert")(lambda context, x: ~x)
 
 @register_loops("AddN")
 def _add_n(op: LoopContext, *inputs: Value) -> Value | None:
-    if not all(map(_real, inputs)):
+    if not all(map(_real, inputs)) or len(inputs) > MOST_TERMS:
         return None
     total = inputs[0]
     for item in inputs[1:]:
