@@ -12,9 +12,8 @@ import headrace as hr
 from headrace.errors import InvalidArgumentError
 from headrace.graph.proto.graph_pb2 import GraphDef
 from headrace_viz import TensorBoard
-from headrace_viz.event_file import event_files
 from headrace_viz.proto.event_pb2 import Event
-from headrace_viz.reading import read_run
+from headrace_viz.reading import find_runs, read_run
 from headrace_viz.records import read_records
 
 INPUTS = np.linspace(-1, 1, 32, dtype=np.float32).reshape(-1, 1)
@@ -48,7 +47,7 @@ def _fit(trainer: hr.Trainer, epochs: int, **options: Any) -> None:
 
 
 def _events(run: Path) -> list[list[Event]]:
-    return [[Event.FromString(data) for data in read_records(path)] for path in event_files(run)]
+    return [[Event.FromString(data) for data in read_records(path)] for path in find_runs(run)["."]]
 
 
 def _curve(events: list[Event], tag: str) -> dict[int, float]:
@@ -188,7 +187,7 @@ def test_gradient_norms_and_histograms(tmp_path: Path) -> None:
     callback = TensorBoard(tmp_path, gradient_norms_every=2, histograms_every=4)
     trainer = _trainer(callback)
     _fit(trainer, 1)
-    values = {(value.tag, value.step): value.value for value in read_run(event_files(tmp_path / "train"))}
+    values = {(value.tag, value.step): value.value for value in read_run(find_runs(tmp_path / "train")["."])}
     names = list(trainer.gradients)
     assert len(names) == 2
     norms = {step: [values[f"gradient_norm/{name}", step] for name in names] for step in (2, 4)}
@@ -226,7 +225,7 @@ def test_B03_gradients_that_are_not_finite_are_counted_and_the_training_goes_on(
     trainer = hr.Trainer(hr.layers.Dense(1), "mean_squared_error", optimizer, callbacks=[callback], seed=1)
     with np.errstate(all="ignore"):
         _fit(trainer, 1)
-    values = {(value.tag, value.step): value.value for value in read_run(event_files(tmp_path / "train"))}
+    values = {(value.tag, value.step): value.value for value in read_run(find_runs(tmp_path / "train")["."])}
     (name,) = [name for name in trainer.gradients if "kernel" in name]
     assert values[f"not_finite/parameter/{name}", STEPS] == 1
     assert values[f"parameter/{name}", STEPS].shape == (0, 3)

@@ -12,8 +12,7 @@ from click.testing import CliRunner, Result
 
 from headrace_viz import EventWriter, SummaryWriter
 from headrace_viz.cli import events
-from headrace_viz.event_file import event_files
-from headrace_viz.reading import read_run
+from headrace_viz.reading import find_runs, read_run
 from headrace_viz.records import frame, read_records
 
 
@@ -36,7 +35,7 @@ def _run(*arguments: object) -> Result:
 
 
 def _damage(logdir: Path) -> Path:
-    path = event_files(logdir / "train")[0]
+    path = find_runs(logdir / "train")["."][0]
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
@@ -97,7 +96,7 @@ def test_a_path_that_is_not_there_is_wrong_usage(tmp_path: Path) -> None:
 def test_merge(logdir: Path, tmp_path: Path) -> None:
     before = {path: path.read_bytes() for path in logdir.rglob("*tfevents*")}
     result = _run("merge", logdir, logdir / "train", tmp_path / "merged", "--json")
-    (path,) = event_files(tmp_path / "merged")
+    (path,) = find_runs(tmp_path / "merged")["."]
     assert json.loads(result.output) == {"file": str(path), "events": 9}
     values = read_run([path])
     assert [value.step for value in values] == [0, 0, 1, 1, 2, 2, 5, 5, 5]
@@ -119,7 +118,7 @@ def test_verify(logdir: Path) -> None:
 
 
 def test_verify_of_a_torn_file(logdir: Path) -> None:
-    path = event_files(logdir / "train")[0]
+    path = find_runs(logdir / "train")["."][0]
     path.write_bytes(path.read_bytes() + b"\x05")
     assert "ends inside a record" in _run("verify", logdir).output
     assert _run("verify", logdir).exit_code == 1

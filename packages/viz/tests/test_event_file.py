@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace_viz.event_file import EventFile, event_files
+from headrace_viz.event_file import EventFile
+from headrace_viz.reading import find_runs
 from headrace_viz.records import read_records
 from headrace_viz.storage import LocalFolder, LocalStream
 
@@ -63,8 +64,7 @@ def test_event_files_of_a_folder(tmp_path: Path) -> None:
     names = ["events.out.tfevents.0000000002.h.1.0", "events.out.tfevents.0000000001.h.1.0", "notes.txt"]
     for name in names:
         (tmp_path / name).touch()
-    assert [path.name for path in event_files(tmp_path)] == [names[1], names[0]]
-    assert event_files(tmp_path / "absent") == []
+    assert [path.name for path in find_runs(tmp_path)["."]] == [names[1], names[0]]
 
 
 def test_a_full_disk_leaves_whole_records_and_keeps_the_rest(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from headrace_viz import event_log
-from headrace_viz.event_file import event_files
 from headrace_viz.event_log import BackgroundLog, EventLog, EventWriteWarning, FileOptions
 from headrace_viz.proto.event_pb2 import Event
+from headrace_viz.reading import find_runs
 from headrace_viz.records import read_records
 from headrace_viz.storage import LocalFolder, LocalStream
 
@@ -127,7 +127,7 @@ def test_each_file_of_a_rotated_log_can_be_read_by_itself(folder: DiskFolder, tm
         log.scalar(1000, 1000, step, "a", ONE)
         log.flush(1000.0)
     log.close()
-    files = [_events(path) for path in event_files(tmp_path)]
+    files = [_events(path) for path in find_runs(tmp_path)["."]]
     assert len(files) > 2
     assert [event.step for events in files for event in events[1:]] == list(range(12))
     for events in files:
@@ -151,7 +151,7 @@ def test_where_no_new_file_can_be_made_the_old_one_grows(folder: DiskFolder, tmp
     with pytest.warns(EventWriteWarning, match="no new event file"):
         log.flush(1000.0)
     log.close()
-    (path,) = event_files(tmp_path)
+    (path,) = find_runs(tmp_path)["."]
     assert _steps(path) == [1, 2]
 
 

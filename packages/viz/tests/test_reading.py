@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from headrace.errors import DataLossError, NotFoundError
 from headrace.graph.proto.tensor_pb2 import TensorProto
 from headrace_viz import EventWriter, SummaryWriter
-from headrace_viz.event_file import event_files
 from headrace_viz.proto.event_pb2 import Event, HistogramProto, Summary
 from headrace_viz.reading import find_runs, read_events, read_run, whole_events
 from headrace_viz.records import frame, read_records
@@ -38,7 +37,7 @@ def test_values_of_every_kind(tmp_path: Path) -> None:
         writer.add_audio("tone", np.zeros(10, np.float32), 3)
         writer.add_text("note", ["a", "损失"], 3)
         writer.add_tensor("table", np.eye(2, dtype=np.int32), 3)
-    values = {(value.tag, value.step): value for value in read_run(event_files(tmp_path))}
+    values = {(value.tag, value.step): value for value in read_run(find_runs(tmp_path)["."])}
     kinds = {tag: value.kind for (tag, _), value in values.items()}
     expected = dict(loss="scalars", weights="histograms", digits="images", tone="audio", note="text", table="tensor")
     assert kinds == expected
@@ -76,7 +75,7 @@ def test_files_of_tensorboardx(tmp_path: Path) -> None:
         writer.add_scalar("loss", 0.5, 7)
         writer.add_histogram("weights", np.arange(10), 7)
         writer.add_text("note", "text", 7)
-    values = {value.tag.split("/")[0]: value for value in read_run(event_files(tmp_path))}
+    values = {value.tag.split("/")[0]: value for value in read_run(find_runs(tmp_path)["."])}
     assert (values["loss"].value, values["loss"].step) == (0.5, 7)
     assert values["weights"].value[:, 2].sum() == 10
     assert values["note"].value.tolist() == ["text"]
@@ -88,7 +87,7 @@ def test_a_resumed_run_shows_each_step_once(tmp_path: Path) -> None:
             writer.scalar("loss", step, step)
     with EventWriter(tmp_path, purge_step=3) as writer:
         writer.scalar("loss", 103, 3)
-    files = event_files(tmp_path)
+    files = find_runs(tmp_path)["."]
     assert [(value.step, value.value) for value in read_run(files)] == [(0, 0), (1, 1), (2, 2), (3, 103)]
     assert [event.step for event in whole_events(files)] == [0, 1, 2, 3]
 
@@ -97,7 +96,7 @@ def test_kinds_that_are_wanted(tmp_path: Path) -> None:
     with SummaryWriter(tmp_path) as writer:
         writer.add_scalar("a", 1, 1)
         writer.add_text("b", "text", 1)
-    assert [value.tag for value in read_run(event_files(tmp_path), kinds=frozenset({"text"}))] == ["b"]
+    assert [value.tag for value in read_run(find_runs(tmp_path)["."], kinds=frozenset({"text"}))] == ["b"]
 
 
 def test_runs_of_a_folder(tmp_path: Path) -> None:
@@ -110,7 +109,9 @@ def test_runs_of_a_folder(tmp_path: Path) -> None:
 
 
 def test_no_runs(tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError, match=r"there are no event files in .*\n(.*\n)*.*got: +none"):
+    with pytest.raises(
+        NotFoundError, match=r"there are no event files in (.|\n)*got: +no such folder, or an empty one"
+    ):
         find_runs(tmp_path)
     with pytest.raises(NotFoundError, match="no such folder"):
         find_runs(tmp_path / "absent")
@@ -160,7 +161,7 @@ def _whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
         writer.add_scalar("a", 1, 1)
         writer.add_histogram("b", [1, 2], 1)
         writer.add_text("c", ["x"], 1)
-    (path,) = event_files(folder)
+    (path,) = find_runs(folder)["."]
     return path
 
 

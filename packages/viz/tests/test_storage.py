@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from headrace.errors import NotFoundError
-from headrace_viz import storage
+from headrace_viz import EventWriter, find_runs, read_events, read_run, storage
+from headrace_viz.cli import events
 from headrace_viz.storage import Folder, RemoteFolder, folder_of
 
 fsspec = pytest.importorskip("fsspec")
@@ -86,3 +89,29 @@ def test_without_fsspec(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storage, "load_extra", load)
     with pytest.raises(NotFoundError, match="package 'fsspec' is missing"):
         folder_of("memory://run")
+
+
+def test_runs_are_found_and_read_wherever_they_lie(tmp_path: Path) -> None:
+    for root in (str(tmp_path), f"memory:/{tmp_path}"):
+        for run in ("train", "test"):
+            with EventWriter(f"{root}/{run}") as writer:
+                writer.scalar("loss", 0.5, step=1)
+        folder_of(root).put("notes.txt", b"mine")
+        runs = find_runs(root)
+        assert list(runs) == ["test", "train"]
+        (value,) = read_run(runs["train"])
+        assert (value.tag, value.step, value.value) == ("loss", 1, 0.5)
+        assert [event.step for event in read_events(runs["train"][0])] == [0, 1]
+        assert list(find_runs(runs["train"][0])) == ["."]
+    folder_of("memory://elsewhere").put("notes.txt", b"mine")
+    with pytest.raises(NotFoundError, match=r"there are no event files(.|\n)*got: *1 other files"):
+        find_runs("memory://elsewhere")
+
+
+def test_the_commands_take_urls(tmp_path: Path) -> None:
+    with EventWriter(f"memory:/{tmp_path}/run") as writer:
+        writer.scalar("loss", 0.5, step=1)
+    result = CliRunner().invoke(events, ["ls", f"memory:/{tmp_path}", "--json"])
+    assert (result.exit_code, json.loads(result.output)[0]["tag"]) == (0, "loss")
+    assert CliRunner().invoke(events, ["verify", f"memory:/{tmp_path}"]).exit_code == 0
+    assert CliRunner().invoke(events, ["ls", str(tmp_path / "absent")]).exit_code == 2

@@ -16,7 +16,6 @@ import headrace as hr
 from headrace.errors import InvalidArgumentError
 from headrace.graph.proto.graph_pb2 import GraphDef
 from headrace_viz import SummaryWriter
-from headrace_viz.event_file import event_files
 from headrace_viz.reading import find_runs, read_events, read_run
 
 Image = pytest.importorskip("PIL.Image")
@@ -24,7 +23,7 @@ PICTURE = np.random.default_rng(1).integers(0, 256, [3, 4, 5], np.uint8)
 
 
 def _values(run: Path) -> dict[str, Any]:
-    return {value.tag: value.value for value in read_run(event_files(run))}
+    return {value.tag: value.value for value in read_run(find_runs(run)["."])}
 
 
 def _pixels(data: bytes) -> np.ndarray:
@@ -35,7 +34,7 @@ def test_scalars(tmp_path: Path) -> None:
     with SummaryWriter(tmp_path) as writer:
         writer.add_scalar("a", np.float64(0.1), 5, 12.5)
         writer.add_scalar("b", 2, double_precision=True, new_style=False)
-    a, b = read_run(event_files(tmp_path))
+    a, b = read_run(find_runs(tmp_path)["."])
     assert (a.tag, a.step, a.wall_time, a.value) == ("a", 5, 12.5, float(np.float32(0.1)))
     assert (b.step, b.value, b.kind) == (0, 2.0, "scalars")
 
@@ -52,7 +51,7 @@ def test_threads_share_the_runs_of_a_group(tmp_path: Path) -> None:
     with SummaryWriter(tmp_path) as writer, ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda step: writer.add_scalars("loss", {"a": step, "b": step}, step), range(200)))
     for run in ("loss_a", "loss_b"):
-        (path,) = event_files(tmp_path / run)
+        (path,) = find_runs(tmp_path / run)["."]
         assert sorted(value.step for value in read_run([path])) == list(range(200))
 
 
@@ -132,7 +131,7 @@ def test_sounds_texts_tensors_curves_meshes_and_layouts(tmp_path: Path) -> None:
         writer.add_mesh("mesh", np.zeros([1, 4, 3]))
         writer.add_custom_scalars_multilinechart(["a", "b"])
         writer.add_custom_scalars_marginchart(["a", "b", "c"], "category", "title")
-    values = read_run(event_files(tmp_path))
+    values = read_run(find_runs(tmp_path)["."])
     kinds = ["audio", "text", "tensor", "pr_curves", "pr_curves", "mesh", "custom_scalars", "custom_scalars"]
     assert [value.kind for value in values] == kinds
     assert values[3].value[0].tolist() == [1, 1, 0]
@@ -169,7 +168,7 @@ def test_graphs_of_everything_that_has_one(tmp_path: Path, capsys: pytest.Captur
             writer.add_graph(dense)
         with pytest.raises(InvalidArgumentError, match="there is no graph to write"):
             writer.add_graph(5, np.zeros(2))
-    (path,) = event_files(tmp_path)
+    (path,) = find_runs(tmp_path)["."]
     graphs = [GraphDef.FromString(event.graph_def) for event in read_events(path) if event.graph_def]
     assert [[node.op for node in shown.node][:1] for shown in graphs] == [["Const"], ["Placeholder"], ["Placeholder"]]
     assert "MatMul" in {node.op for node in graphs[1].node}
@@ -180,7 +179,7 @@ def test_run_metadata_and_embeddings(tmp_path: Path) -> None:
     with SummaryWriter(tmp_path) as writer:
         writer.add_run_metadata(hr.Trace(), "step 1")
         writer.add_embedding(np.eye(3), ["a", "b", "c"], global_step=4)
-    (path,) = event_files(tmp_path)
+    (path,) = find_runs(tmp_path)["."]
     assert [event.tagged_run_metadata.tag for event in read_events(path)] == ["", "step 1"]
     assert (tmp_path / "00004" / "default" / "metadata.tsv").read_text() == "a\nb\nc\n"
 
@@ -191,7 +190,7 @@ def test_the_default_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         pass
     assert writer.get_logdir().startswith("runs" + os.sep)
     assert writer.get_logdir().endswith("-try")
-    (file,) = event_files(tmp_path / writer.get_logdir())
+    (file,) = find_runs(tmp_path / writer.get_logdir())["."]
     assert file.name.endswith(".s")
 
 
@@ -200,8 +199,8 @@ def test_flush_shows_what_was_written(tmp_path: Path) -> None:
         writer.add_scalar("a", 1, 1)
         writer.add_scalars("b", {"c": 1}, 1)
         writer.flush()
-        assert len(read_run(event_files(tmp_path))) == 1
-        assert len(read_run(event_files(tmp_path / "b_c"))) == 1
+        assert len(read_run(find_runs(tmp_path)["."])) == 1
+        assert len(read_run(find_runs(tmp_path / "b_c")["."])) == 1
 
 
 ARGUMENTS = """

@@ -17,10 +17,9 @@ import headrace as hr
 from headrace.errors import DTypeError, FailedPreconditionError, InvalidArgumentError
 from headrace.graph.proto.graph_pb2 import GraphDef
 from headrace_viz import EventWriter
-from headrace_viz.event_file import event_files
 from headrace_viz.proto.event_pb2 import Event, SessionLog, Summary
 from headrace_viz.proto.run_metadata_pb2 import RunMetadata
-from headrace_viz.reading import read_run
+from headrace_viz.reading import find_runs, read_run
 from headrace_viz.records import frame, read_records
 from headrace_viz.tensors import array_of
 
@@ -62,7 +61,7 @@ def test_B01_writers_at_the_same_time_have_files_of_their_own(tmp_path: Path) ->
     for writer, value in ((second, 2), (third, 3)):
         writer.scalar("a", value, value)
         writer.close()
-    files = event_files(tmp_path)
+    files = find_runs(tmp_path)["."]
     assert files == [first.path, second.path, third.path]  # read in the order in which they were made
     assert [_points(_events(path)) for path in files] == [[("a", 1, 1)], [("a", 2, 2)], [("a", 3, 3)]]
 
@@ -196,8 +195,8 @@ def test_several_writers_of_one_run_in_the_background(tmp_path: Path) -> None:
             writer.scalar(f"a{number}", step, step)
     for writer in writers:
         writer.close()
-    assert [path.name.rsplit(".", 1)[1] for path in event_files(tmp_path)] == ["w0", "w1", "w2"]
-    assert [len(_points(_events(path))) for path in event_files(tmp_path)] == [100] * 3
+    assert [path.name.rsplit(".", 1)[1] for path in find_runs(tmp_path)["."]] == ["w0", "w1", "w2"]
+    assert [len(_points(_events(path))) for path in find_runs(tmp_path)["."]] == [100] * 3
 
 
 def test_a_writer_rotates_its_files(tmp_path: Path) -> None:
@@ -205,7 +204,7 @@ def test_a_writer_rotates_its_files(tmp_path: Path) -> None:
         for step in range(3):
             writer.scalar("a", step, step)
             writer.flush()
-    files = event_files(tmp_path)
+    files = find_runs(tmp_path)["."]
     assert [point for path in files for point in _points(_events(path))] == [("a", step, step) for step in range(3)]
     assert len(files) == 4
 
@@ -260,7 +259,7 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
 writer.scalar("a", 3, 3)
 """
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, timeout=60)
-    (path,) = event_files(tmp_path)
+    (path,) = find_runs(tmp_path)["."]
     assert _points(_events(path)) == [("a", 1, 1), ("a", 3, 3)]
 
 
@@ -281,7 +280,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM
 writer.close()
 """
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, timeout=60)
-    (path,) = event_files(tmp_path)
+    (path,) = find_runs(tmp_path)["."]
     assert [point[1] for point in _points(_events(path))] == list(range(2000))
 
 
@@ -330,7 +329,7 @@ for step in range(int(sys.argv[2]), 10**9):
             for _ in range(3):
                 process.stdout.readline()
             process.kill()
-    values = read_run(event_files(tmp_path), strict=False)
+    values = read_run(find_runs(tmp_path)["."], strict=False)
     steps = [value.step for value in values]
     assert steps == list(range(len(steps)))
     assert len(steps) >= 470
@@ -356,7 +355,7 @@ for background in (False, True):
     writer.scalar("a", 1, 1)
 """
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, timeout=60)
-    assert [_points(_events(path)) for path in event_files(tmp_path)] == [[("a", 1, 1)]] * 2
+    assert [_points(_events(path)) for path in find_runs(tmp_path)["."]] == [[("a", 1, 1)]] * 2
 
 
 def test_torn_tail_gives_exactly_the_whole_records(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -15,14 +16,27 @@ from headrace_viz.event_file import EventFile
 from headrace_viz.events import file_version_event
 from headrace_viz.export import write_csv, write_json_lines
 from headrace_viz.reading import LoggedValue, find_runs, read_events, read_run, whole_events
-from headrace_viz.storage import LocalFolder
+from headrace_viz.storage import LocalFolder, Place, is_url
 
-_PATH = click.Path(exists=True, path_type=Path)
+
+class _PlaceType(click.ParamType[Place]):
+    """A path that exists, or a URL."""
+
+    name = "path or URL"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Place:
+        if is_url(value):
+            return str(value)
+        found: Path = click.Path(exists=True, path_type=Path).convert(value, param, ctx)
+        return found
+
+
+_PATH = _PlaceType()
 
 
 @click.group()
 def events() -> None:
-    """Look into TensorBoard's event files, of any program. PATH is a folder of runs, or one file.
+    """Look into TensorBoard's event files, of any program. PATH is a folder of runs, or one file; also its URL.
 
     Damaged records are passed over with a note on the error output, except by `verify`, which fails.
     """
@@ -31,7 +45,7 @@ def events() -> None:
 @events.command("ls")
 @click.argument("path", type=_PATH)
 @click.option("--json", "as_json", is_flag=True, help="Print a list of JSON objects.")
-def list_tags(path: Path, as_json: bool) -> None:
+def list_tags(path: Place, as_json: bool) -> None:
     """List the tags of every run: kind, number of values, first and last step."""
     rows = []
     for run, files in find_runs(path).items():
@@ -55,7 +69,7 @@ def list_tags(path: Path, as_json: bool) -> None:
 @click.option("--run", "runs", multiple=True, help="Only this run. May be given many times.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print scalars as CSV.")
 @click.option("--json", "as_json", is_flag=True, help="Print values of every kind as lines of JSON.")
-def print_values(path: Path, tags: tuple[str, ...], runs: tuple[str, ...], as_csv: bool, as_json: bool) -> None:
+def print_values(path: Place, tags: tuple[str, ...], runs: tuple[str, ...], as_csv: bool, as_json: bool) -> None:
     """Print values; without a format scalars as a table and others by their kind."""
     if as_csv and as_json:
         raise click.UsageError("--csv and --json are two formats; choose one")
@@ -73,7 +87,7 @@ def print_values(path: Path, tags: tuple[str, ...], runs: tuple[str, ...], as_cs
 @click.argument("sources", type=_PATH, nargs=-1, required=True)
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the new file and the number of events as JSON.")
-def merge(sources: tuple[Path, ...], folder: Path, as_json: bool) -> None:
+def merge(sources: tuple[Place, ...], folder: Path, as_json: bool) -> None:
     """Join the event files of SOURCES, runs or files of one run, into one new file in FOLDER.
 
     Events are put in the order of their steps; those of steps that a resumed run did again are left out. The sources
@@ -100,7 +114,7 @@ def merge(sources: tuple[Path, ...], folder: Path, as_json: bool) -> None:
 @click.argument("path", type=_PATH)
 @click.option("--torn-ok", is_flag=True, help="A record that the end of a file cuts off is no damage.")
 @click.option("--json", "as_json", is_flag=True, help="Print a list of JSON objects.")
-def verify(path: Path, torn_ok: bool, as_json: bool) -> None:
+def verify(path: Place, torn_ok: bool, as_json: bool) -> None:
     """Check every record of every file. Exit code 1 if one is damaged."""
     rows = []
     for run, files in find_runs(path).items():
@@ -120,7 +134,7 @@ def verify(path: Path, torn_ok: bool, as_json: bool) -> None:
         sys.exit(1)
 
 
-def _check(file: Path, torn_ok: bool) -> tuple[int, list[str]]:
+def _check(file: Place, torn_ok: bool) -> tuple[int, list[str]]:
     damage: list[DataLossError] = []
     count = sum(1 for _ in read_events(file, strict=False, on_damage=damage.append))
     if not damage and not torn_ok:
@@ -132,7 +146,7 @@ def _check(file: Path, torn_ok: bool) -> tuple[int, list[str]]:
     return count, [str(error) for error in damage]
 
 
-def _values(path: Path, tags: tuple[str, ...], runs: tuple[str, ...]) -> Iterator[tuple[str, LoggedValue]]:
+def _values(path: Place, tags: tuple[str, ...], runs: tuple[str, ...]) -> Iterator[tuple[str, LoggedValue]]:
     for run, files in find_runs(path).items():
         if runs and run not in runs:
             continue

@@ -7,18 +7,12 @@ import errno
 import itertools
 import os
 import socket
-from pathlib import Path
 
 from headrace_viz.records import frame
 from headrace_viz.storage import Folder
 
 _PREFIX = "events.out.tfevents."
 _counter = itertools.count()
-
-
-def event_files(directory: Path) -> list[Path]:
-    """Return the event files of one run, in the order in which TensorBoard reads them: by name."""
-    return sorted(path for path in directory.iterdir() if "tfevents" in path.name) if directory.is_dir() else []
 
 
 class EventFile:

@@ -6,7 +6,7 @@ Strict reading raises at the first damaged byte; lenient reading takes what is w
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,9 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from headrace.errors import DataLossError, NotFoundError
-from headrace_viz.event_file import event_files
 from headrace_viz.proto.event_pb2 import Event, HistogramProto, SessionLog, Summary
 from headrace_viz.records import read_records
+from headrace_viz.storage import Place, files_below, is_url
 from headrace_viz.tensors import array_of
 
 __all__ = ["LoggedValue", "find_runs", "read_events", "read_run"]
@@ -46,29 +46,32 @@ class LoggedValue:
     value: Any
 
 
-def find_runs(logdir: str | os.PathLike[str]) -> dict[str, list[Path]]:
+def find_runs(logdir: str | os.PathLike[str]) -> dict[str, list[Place]]:
     """Return the event files of every run in a folder and the folders in it, by the run's name.
 
     Args:
-      logdir: the folder, or one event file.
+      logdir: the folder, or one event file; a path, or a URL that fsspec knows.
     Returns:
       Names are paths in `logdir`, "." for itself; both runs and files are sorted by name.
     Raises:
       NotFoundError: there is no event file.
     """
-    root = Path(logdir)
-    if root.is_file():
-        return {".": [root]}
-    folders = sorted({path.parent for path in root.rglob("*tfevents*") if path.is_file()})
-    runs = {folder.relative_to(root).as_posix(): event_files(folder) for folder in folders}
+    if not is_url(logdir) and Path(logdir).is_file():
+        return {".": [Path(logdir)]}
+    below = files_below(logdir)
+    runs = {folder: named for folder, files in below.items() if (named := list(filter(_is_event_file, files)))}
     if not runs:
         raise NotFoundError(
-            f"there are no event files in '{root}'",
+            f"there are no event files in '{os.fspath(logdir)}'",
             expected="files with 'tfevents' in their names",
-            got="none" if root.is_dir() else "no such folder",
+            got=f"{sum(map(len, below.values()))} other files" if below else "no such folder, or an empty one",
             hint="give the folder that tensorboard --logdir is given",
         )
     return runs
+
+
+def _is_event_file(place: Place) -> bool:
+    return "tfevents" in str(place).rpartition("/")[2]
 
 
 def read_events(
@@ -77,7 +80,7 @@ def read_events(
     """Iterate over the events of a file.
 
     Args:
-      path: the file.
+      path: the file, or its URL.
       strict: raise at the first damage. False takes all whole events; a record that the end of the file cuts off is
         then no damage, since a writer may be at work.
       on_damage: where not strict, is told of each damage.
@@ -111,7 +114,11 @@ def read_events(
 
 
 def read_run(
-    files: list[Path], *, strict: bool = True, on_damage: OnDamage | None = None, kinds: frozenset[str] = frozenset()
+    files: Sequence[Place],
+    *,
+    strict: bool = True,
+    on_damage: OnDamage | None = None,
+    kinds: frozenset[str] = frozenset(),
 ) -> list[LoggedValue]:
     """Return the values of a run in the order in which they were written, as TensorBoard would show them.
 
@@ -144,7 +151,7 @@ def read_run(
     return values
 
 
-def whole_events(files: list[Path], *, strict: bool = True, on_damage: OnDamage | None = None) -> list[Event]:
+def whole_events(files: Sequence[Place], *, strict: bool = True, on_damage: OnDamage | None = None) -> list[Event]:
     """Return the events of a run but for marks of files and restarts, without those that were done again.
 
     Args:
@@ -163,7 +170,7 @@ def whole_events(files: list[Path], *, strict: bool = True, on_damage: OnDamage 
     return events
 
 
-def _with_restarts(files: list[Path], strict: bool, on_damage: OnDamage | None) -> Iterator[tuple[Event, bool]]:
+def _with_restarts(files: Sequence[Place], strict: bool, on_damage: OnDamage | None) -> Iterator[tuple[Event, bool]]:
     """Yield each event and whether it says to forget what has its step or a later one."""
     started = False
     for path in files:

@@ -21,12 +21,12 @@ import functools
 import os
 import struct
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import BinaryIO
 
 import google_crc32c
 
 from headrace.errors import DataLossError
+from headrace_viz.storage import open_file
 
 _HEADER_BYTES = 12
 _FOOTER_BYTES = 4
@@ -70,7 +70,7 @@ def read_records(
     Memory stays within the size of the largest record that is really there, whatever lengths the file claims.
 
     Args:
-      path: the file.
+      path: the file, or its URL.
       torn_tail_ok: a record that the end of the file cuts off ends the iteration instead of raising. A writer that was
         killed leaves such a tail, and so does one that is still at work.
       on_damage: is told of each wrong checksum instead of its being raised. A record whose data are wrong is passed
@@ -80,8 +80,9 @@ def read_records(
         records before that place have been given out.
       OSError: the file cannot be read.
     """
-    with Path(path).open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
+    with open_file(path) as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(0)
         offset = 0
         while offset < size:
             try:

@@ -10,7 +10,7 @@ import errno
 import os
 from io import FileIO
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 from headrace.errors import NotFoundError
 from headrace_viz.extras import load_extra
@@ -51,15 +51,67 @@ class Folder(Protocol):
         """Write a whole file, in place of one that may be there. Raises OSError."""
 
 
+Place = Path | str
+"""A path, or the URL of what lies elsewhere."""
+
+
+def is_url(path: str | os.PathLike[str]) -> bool:
+    """Return whether it is `protocol://...`."""
+    return "://" in os.fspath(path)
+
+
 def folder_of(logdir: str | os.PathLike[str]) -> Folder:
     """Return the folder that a path or an fsspec URL names.
 
     Raises:
       NotFoundError: a URL, and fsspec or the driver of its protocol is not installed.
     """
-    text = os.fspath(logdir)
-    if "://" not in text:
-        return LocalFolder(Path(text))
+    if not is_url(logdir):
+        return LocalFolder(Path(logdir))
+    files, root = _reached(os.fspath(logdir))
+    return RemoteFolder(files, root.rstrip("/"))
+
+
+def files_below(place: str | os.PathLike[str]) -> dict[str, list[Place]]:
+    """Return the files in a folder and the folders in it, by the folder's path within, "." for itself; all sorted.
+
+    A place that is a file is the only file of ".". Where there is nothing, the result is empty.
+
+    Raises:
+      NotFoundError: see `folder_of`.
+    """
+    if not is_url(place):
+        root = Path(place)
+        found: list[Place] = [root] if root.is_file() else sorted(path for path in root.rglob("*") if path.is_file())
+        parents = ["." if path == root else path.parent.relative_to(root).as_posix() for path in map(Path, found)]
+    else:
+        files, top = _reached(os.fspath(place))
+        files.invalidate_cache()
+        names = sorted(str(name) for name in files.find(top.rstrip("/")))
+        found = [str(files.unstrip_protocol(name)) for name in names]
+        parents = [name.removeprefix(top).strip("/").rpartition("/")[0] or "." for name in names]
+    folders: dict[str, list[Place]] = {}
+    for parent, path in sorted(zip(parents, found, strict=True), key=lambda item: (item[0], str(item[1]))):
+        folders.setdefault(parent, []).append(path)
+    return folders
+
+
+def open_file(path: str | os.PathLike[str]) -> BinaryIO:
+    """Open a file for reading, local or remote.
+
+    Raises:
+      OSError: it cannot be read.
+      NotFoundError: see `folder_of`.
+    """
+    if not is_url(path):
+        return Path(path).open("rb")
+    files, name = _reached(os.fspath(path))
+    stream: BinaryIO = files.open(name, "rb")
+    return stream
+
+
+def _reached(text: str) -> tuple[Any, str]:
+    """Return the fsspec filesystem of a URL, and the path in it."""
     protocol = text.partition("://")[0]
     fsspec = load_extra("fsspec", "remote")
     try:
@@ -71,7 +123,7 @@ def folder_of(logdir: str | os.PathLike[str]) -> Folder:
             got=str(error),
             hint="install the driver: s3fs for s3://, gcsfs for gs://",
         ) from error
-    return RemoteFolder(files, root.rstrip("/"))
+    return files, str(root)
 
 
 class LocalFolder:

@@ -33,6 +33,10 @@ class Series:
     y: Floats
 
 
+_FAR = 1000.0
+"""Heights of a chart: beyond this a value is drawn no farther away."""
+
+
 @dataclass(frozen=True, slots=True)
 class Axes:
     """The ranges that a chart shows; where `logarithmic`, those of `y` are decimal logarithms."""
@@ -45,14 +49,19 @@ class Axes:
 
     def x(self, value: float) -> float:
         """Return where a value is, from the left."""
-        return _LEFT + (value - self.x_low) / (self.x_high - self.x_low) * (WIDTH - _LEFT - _RIGHT)
+        return _LEFT + _share(value, self.x_low, self.x_high) * (WIDTH - _LEFT - _RIGHT)
 
     def y(self, value: float) -> float:
         """Return where a value is, from the top."""
         value = min(max(value, -_LARGEST), _LARGEST)
         if self.logarithmic:
             value = math.log10(value)
-        return HEIGHT - _BOTTOM - (value - self.y_low) / (self.y_high - self.y_low) * (HEIGHT - _TOP - _BOTTOM)
+        return HEIGHT - _BOTTOM - _share(value, self.y_low, self.y_high) * (HEIGHT - _TOP - _BOTTOM)
+
+
+def _share(value: float, low: float, high: float) -> float:
+    """Return where between two values one is; one that is far outside is just outside, since pictures end somewhere."""
+    return min(max((float(value) - low) / (high - low), -_FAR), _FAR)
 
 
 def color_class(number: int) -> str:

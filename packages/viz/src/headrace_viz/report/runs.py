@@ -17,6 +17,7 @@ from headrace.errors import HeadraceError, NotFoundError
 from headrace_viz.profiling.timeline import Timeline
 from headrace_viz.profiling.xspace import read_xspace
 from headrace_viz.reading import LoggedValue, find_runs, read_run, whole_events
+from headrace_viz.storage import Place
 
 Floats = NDArray[np.float64]
 
@@ -131,7 +132,7 @@ def _runs_in(root: Path, label: str) -> list[Run]:
         if not profile_files:
             raise
         files_of_run = {}
-    folders = {name: files[0].parent for name, files in files_of_run.items()}
+    folders = {name: Path(files[0]).parent for name, files in files_of_run.items()}
     profiles: dict[str, list[Path]] = {}
     for path in profile_files:
         owner = path.parent.parent.parent.parent  # <run>/plugins/profile/<session>/<file>
@@ -158,7 +159,7 @@ def _run_name(label: str, name: str, root: Path) -> str:
     return f"{label}/{name}" if label else name
 
 
-def _run(name: str, folder: Path, files: list[Path], profile_files: Sequence[Path]) -> Run:
+def _run(name: str, folder: Path, files: Sequence[Place], profile_files: Sequence[Path]) -> Run:
     damages: list[str] = []
 
     def note(error: HeadraceError) -> None:
@@ -176,7 +177,7 @@ def _run(name: str, folder: Path, files: list[Path], profile_files: Sequence[Pat
     return Run(
         name=name,
         folder=folder,
-        files=tuple(files),
+        files=tuple(map(Path, files)),
         curves=_curves([value for value in values if value.kind == "scalars" and isinstance(value.value, float)]),
         histograms=_histograms([value for value in values if value.kind == "histograms"]),
         texts={value.tag: "\n".join(np.ravel(value.value)) for value in values if _is_text(value)},
