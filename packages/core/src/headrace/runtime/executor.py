@@ -269,30 +269,32 @@ def run_step(
       DeadlineExceededError: the time is over; the error names the operation that was next.
       CancelledError: cancellation was requested.
     """
+    check = _check(plan, control) if control.is_observed else None
+    with inside_step(control):
+        if trace is not None or active_traces:
+            return _traced(plan, arguments, control, trace, check, called_ns)
+        return plan.compiled(arguments) if check is None else plan.compiled.run_with_hook(arguments, check)
+
+
+def _check(plan: Plan, control: StepController) -> OpHook:
+    """A hook that ends the step when its time is over or somebody wants it to end."""
     operations = plan.compiled.operations
     count = len(operations)
-
-    def check(index: int) -> None:
-        control.check_before(operations[index], index, count)
-
-    traces = list(active_traces)
-    if trace is not None and trace not in traces:
-        traces.append(trace)
-    with inside_step(control):
-        if traces:
-            return _traced(plan, arguments, control, traces, check if control.is_observed else None, called_ns)
-        return plan.compiled.run_with_hook(arguments, check)
+    return lambda index: control.check_before(operations[index], index, count)
 
 
 def _traced(
     plan: Plan,
     arguments: Sequence[Any],
     control: StepController,
-    traces: Sequence[Trace],
+    asked: Trace | None,
     check: OpHook | None,
     called_ns: int | None,
 ) -> Sequence[Any]:
     """Run a step and hand its record to the traces, also where it fails: the time it took is what one looks for."""
+    traces = list(active_traces)
+    if asked is not None and asked not in traces:
+        traces.append(asked)
     recorder = SegmentRecorder(detail=any(trace.detail for trace in traces))
     compiled = plan.compiled
     results: Sequence[Any] = ()

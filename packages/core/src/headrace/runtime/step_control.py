@@ -229,19 +229,18 @@ class RunningSteps:
         self._running: set[Cancellation] = set()
         self._end = ""
 
-    @contextmanager
-    def include(self, cancellation: Cancellation) -> Iterator[None]:
-        """Count a step as running inside; where the session has ended already, it cannot wait."""
+    def add(self, cancellation: Cancellation) -> None:
+        """Count a step as running; where the session has ended already, it cannot wait."""
         with self._lock:
             self._running.add(cancellation)
             end = self._end
-        try:
-            if end:
-                cancellation.cancel(end, only_waits=True)
-            yield
-        finally:
-            with self._lock:
-                self._running.discard(cancellation)
+        if end:
+            cancellation.cancel(end, only_waits=True)
+
+    def remove(self, cancellation: Cancellation) -> None:
+        """Count a step as ended."""
+        with self._lock:
+            self._running.discard(cancellation)
 
     def end_waits(self, reason: str) -> None:
         """End every wait of the steps that are running, and of later ones."""

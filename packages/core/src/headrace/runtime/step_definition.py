@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -107,8 +106,13 @@ class StepDefinition:
         trace: Trace | None = None,
         called_ns: int | None = None,
     ) -> Sequence[Any]:
-        with self._running.include(control.cancellation) if plan.blocks else nullcontext():
+        if not plan.blocks:
             return run_step(plan, arguments, control, trace=trace, called_ns=called_ns)
+        self._running.add(control.cancellation)
+        try:
+            return run_step(plan, arguments, control, trace=trace, called_ns=called_ns)
+        finally:
+            self._running.remove(control.cancellation)
 
     def checked_copies(self, values: Sequence[Any]) -> list[Any]:
         """One array per feed that the caller cannot change any more, for a step that runs later.
