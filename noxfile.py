@@ -71,7 +71,7 @@ PACKAGES = {
 }
 ALL = tuple(PACKAGES)
 SOURCES = [f"{package.path}/src" for package in PACKAGES.values()]
-CHECKED = ["packages", "tests", "tools", "examples", "noxfile.py"]
+CHECKED = ["packages", "tests", "tools", "examples", "noxfile.py", "conftest.py"]
 
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "virtualenv"
@@ -193,7 +193,7 @@ def lint(session: nox.Session) -> None:
 def types(session: nox.Session) -> None:
     """Check types, strictly."""
     install(session, *MYPY, "nox", packages=ALL, tests=True)
-    session.run("mypy", *SOURCES, "tests", "tools", "noxfile.py", "examples", *session.posargs)
+    session.run("mypy", *SOURCES, "tests", "tools", "noxfile.py", "conftest.py", "examples", *session.posargs)
 
 
 @nox.session

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.patience(300)
+
 SCRIPT = Path(__file__).parent.parent / "examples" / "quickstart.py"
 SMALL = ("--train", "500", "--test", "200", "--epochs", "6", "--at-least", "0.6")
 
