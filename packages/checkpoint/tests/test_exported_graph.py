@@ -6,7 +6,7 @@ import pytest
 
 from headrace.graph.proto.graph_pb2 import GraphDef
 from headrace.graph.proto.types_pb2 import DT_FLOAT, DT_STRING
-from headrace_checkpoint.exported_graph import add_saver, exported_variables, node_of, prune
+from headrace_checkpoint.exported_graph import add_init_op, add_saver, exported_variables, node_of, prune
 from headrace_checkpoint.proto.saved_model_pb2 import VariableDef
 
 
@@ -92,3 +92,46 @@ def test_only_trainable_variables_are_listed_as_such() -> None:
     graph = prune(MODEL, ["y"])
     _, collections = add_saver(graph, exported_variables(graph, {"w": False}))
     assert set(collections) == {"variables"}
+
+
+def _calls(graph: GraphDef, node: str, *functions: str) -> None:
+    target = next(item for item in graph.node if item.name == node)
+    for number, function in enumerate(functions):
+        target.attr[f"f{number}"].func.name = function
+
+
+def _function(graph: GraphDef, name: str, *called: str, listed: tuple[str, ...] = ()) -> None:
+    function = graph.library.function.add()
+    function.signature.name = name
+    node = function.node_def.add(name="call", op="PartitionedCall")
+    for number, other in enumerate(called):
+        node.attr[f"f{number}"].func.name = other
+    for other in listed:
+        node.attr["branches"].list.func.add(name=other)
+
+
+def test_prune_keeps_the_functions_that_are_called_and_those_that_they_call() -> None:
+    graph = _graph(("x", "Placeholder", []), ("y", "StatefulPartitionedCall", ["x"]), ("z", "While", ["y"]))
+    _calls(graph, "y", "first")
+    _calls(graph, "z", "loop", "condition")
+    _function(graph, "unused", "first")
+    _function(graph, "first", "second", "first")  # calls itself, too
+    _function(graph, "second", listed=("third", "absent"))
+    _function(graph, "third")
+    _function(graph, "loop")
+    _function(graph, "condition")
+    graph.library.gradient.add(function_name="third", gradient_func="g")
+    graph.library.gradient.add(function_name="unused", gradient_func="g")
+    pruned = prune(graph, ["y"])
+    assert [function.signature.name for function in pruned.library.function] == ["first", "second", "third"]
+    assert [item.function_name for item in pruned.library.gradient] == ["third"]
+    every = {function.signature.name for function in prune(graph, ["z"]).library.function}
+    assert every == {"first", "second", "third", "loop", "condition"}
+
+
+def test_the_operation_that_fills_tables_gets_a_name_of_its_own() -> None:
+    graph = _graph(("init", "Const", []), ("init_1", "NoOp", []), ("fill", "InitializeTableV2", []))
+    assert add_init_op(graph, ["fill", "init_1"]) == "init_2"
+    node = graph.node[-1]
+    assert (node.name, node.op, list(node.input)) == ("init_2", "NoOp", ["^fill", "^init_1"])
+    assert add_init_op(GraphDef(), []) == "init"

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from headrace.errors import DataLossError, DTypeError, NotFoundError
+from headrace.graph.proto.op_def_pb2 import OpDef
 from headrace_checkpoint.dtypes import dtype_name
 from headrace_checkpoint.manifest import MANIFEST
 from headrace_checkpoint.proto.saved_model_pb2 import TensorInfo
-from headrace_checkpoint.saved_model import FILE, VARIABLES, read_saved_model
+from headrace_checkpoint.saved_model import FILE, VARIABLES, asset_path, initializers_of, read_saved_model
 from headrace_checkpoint.sources import OpenSource, open_source, source_of_step
 from headrace_checkpoint.storage import storage_of
 from headrace_checkpoint.store import StoredStep, list_steps, read_manifest
@@ -43,14 +44,32 @@ def inspect_path(path: str | os.PathLike[str]) -> list[str] | None:
 
 def _saved_model(path: Path) -> list[str]:
     meta = read_saved_model(path)
-    lines = [f"saved model {path}: {len(meta.graph_def.node)} operations, tags {', '.join(meta.meta_info_def.tags)}"]
+    writer = meta.meta_info_def.tensorflow_version
+    written = f", written by TensorFlow {writer}" if writer else ""
+    tags = ", ".join(meta.meta_info_def.tags)
+    lines = [f"saved model {path}: {len(meta.graph_def.node)} operations, tags {tags}{written}"]
     for name, signature in sorted(meta.signature_def.items()):
+        if name.startswith("__"):
+            continue  # TensorFlow's own, which nobody calls
         lines.append(f"  signature {name}")
         lines += _side("in", signature.inputs) + _side("out", signature.outputs)
+    lines += [f"  initializer {name}" for name in initializers_of(meta)]
+    lines += [f"  function {_function(item.signature)}" for item in meta.graph_def.library.function]
+    lines += [f"  asset {asset.filename}: {_size(asset_path(path, asset.filename))}" for asset in meta.asset_file_def]
     if os.path.isfile(f"{path / VARIABLES}.index"):
         variables = open_source(path / VARIABLES)
         lines += ["  " + line for line in _source(variables)] if variables is not None else []
     return lines
+
+
+def _function(signature: OpDef) -> str:
+    inputs = ", ".join(f"{arg.name}: {dtype_name(arg.type)}" for arg in signature.input_arg)
+    outputs = ", ".join(f"{arg.name}: {dtype_name(arg.type)}" for arg in signature.output_arg)
+    return f"{signature.name}({inputs}) -> ({outputs})"
+
+
+def _size(path: Path) -> str:
+    return f"{path.stat().st_size:,} bytes" if path.is_file() else "MISSING"
 
 
 def _side(label: str, infos: Mapping[str, TensorInfo]) -> list[str]:

@@ -45,6 +45,8 @@ __all__ = [
     "LoadedModel",
     "LoadedSignature",
     "SignatureTensor",
+    "asset_path",
+    "initializers_of",
     "load_model",
     "read_saved_model",
     "save_model",
@@ -60,6 +62,8 @@ _PREDICT = "tensorflow/serving/predict"
 _SCHEMA_VERSION = 1
 _INIT = "__saved_model_init_op"
 _INIT_COLLECTIONS = ("saved_model_main_op", "legacy_init_op")
+_OUTSIDE = frozenset("/\\\0")
+"""No file's name has one of these, on any system."""
 
 
 def save_model(
@@ -433,8 +437,8 @@ def load_model(path: str | os.PathLike[str], *, tags: tuple[str, ...] = (SERVE,)
     session = hr.Session(graph)
     try:
         start = _Start(
-            _initializers(meta),
-            {asset.tensor_info.name: _asset(folder, asset.filename) for asset in meta.asset_file_def},
+            initializers_of(meta),
+            {asset.tensor_info.name: asset_path(folder, asset.filename) for asset in meta.asset_file_def},
         )
         _restore(folder, meta, session, start)
         signatures = {
@@ -461,11 +465,23 @@ def _adopt_variables(graph: hr.Graph, meta: MetaGraphDef) -> None:
     trained = {variable.name: variable.trainable for variable in objects}
     for collection, value in (("variables", False), ("trainable_variables", True)):
         listed = meta.collection_def[collection].bytes_list.value if collection in meta.collection_def else ()
-        trained |= {VariableDef.FromString(item).variable_name.partition(":")[0]: value for item in listed}
+        trained |= {_variable(item).variable_name.partition(":")[0]: value for item in listed}
     for operation in graph.operations:
         if operation.type == "VarHandleOp":
             name = operation.name if operation.name in trained else _SUFFIX.sub("", operation.name)
             hr.Variable.of_handle(operation.outputs[0], trainable=trained.get(name, False))
+
+
+def _variable(encoded: bytes) -> VariableDef:
+    try:
+        return VariableDef.FromString(encoded)
+    except DecodeError as error:
+        raise DataLossError(
+            "the description of a variable of the saved model is damaged",
+            expected="a VariableDef message",
+            got=str(error),
+            hint="export it again, or copy it again",
+        ) from None
 
 
 def read_saved_model(path: str | os.PathLike[str], tags: tuple[str, ...] = (SERVE,)) -> MetaGraphDef:
@@ -528,7 +544,7 @@ def _restore(folder: Path, meta: MetaGraphDef, session: hr.Session, start: _Star
         session.run(graph.operation(name), feeds=paths)
 
 
-def _initializers(meta: MetaGraphDef) -> list[str]:
+def initializers_of(meta: MetaGraphDef) -> list[str]:
     """The operations that fill tables and the like: under one name since TensorFlow 2, under others before."""
     if _INIT in meta.signature_def:
         return [info.name.partition(":")[0] for info in meta.signature_def[_INIT].outputs.values()]
@@ -538,9 +554,13 @@ def _initializers(meta: MetaGraphDef) -> list[str]:
     return []
 
 
-def _asset(folder: Path, filename: str) -> Path:
-    """The path of a file that came with the model."""
-    if Path(filename).name != filename:  # a model must not lead out of its folder
+def asset_path(folder: Path, filename: str) -> Path:
+    """The path of a file that came with a model.
+
+    Raises:
+      DataLossError: the name leads out of the model's folder.
+    """
+    if filename in ("", ".", "..") or not _OUTSIDE.isdisjoint(filename):  # a model must not lead out of its folder
         raise DataLossError(
             "a saved model names an asset outside its folder",
             where=str(folder),
