@@ -69,7 +69,8 @@ def _run_loop(loop: Loop, outer: Mapping[int, int], memory: Sequence[Array], loc
         last = loop.axes[-1].number
         index = {**outer, last: np.arange(sizes[-1])}
         for store in loop.after:
-            memory[store.buffer][_place(store.access, index)] = _evaluated(store.value, index, memory, locals_, {})
+            value = np.broadcast_to(_evaluated(store.value, index, memory, locals_, {}), sizes[-1:])
+            memory[store.buffer][np.broadcast_to(_place(store.access, index), sizes[-1:])] = value
 
 
 def _reduced(item: Accumulate, value: Array) -> Any:
