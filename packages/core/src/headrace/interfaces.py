@@ -182,7 +182,7 @@ class StepControl(Protocol):
 class Functions(Protocol):
     """The functions that the operations of a segment call, compiled on demand. Thread-safe."""
 
-    def compiled(self, function: str, arguments: Sequence[Any]) -> Compiled:
+    def compiled(self, function: str, arguments: Sequence[Any], then: str | None = None) -> Compiled:
         """The compiled body of a function for values of the shapes of `arguments`; equal shapes give the same one.
 
         A kernel that calls a function many times keeps what this returns as long as the shapes stay.
@@ -190,6 +190,8 @@ class Functions(Protocol):
         Args:
           function: the name of the function.
           arguments: the values it will be called with.
+          then: the name of a function of its results, to be called right after it in the same segment: what that gives
+            comes after the results. A loop saves one call in each iteration so, that of its condition.
         Raises:
           NotFoundError: there is no such function, or an operation in it has no kernel.
           HeadraceError: the shapes do not fit the function.

@@ -49,6 +49,26 @@ def test_D14_reads_and_writes_inside_one_body_happen_in_order() -> None:
     assert run(3) == 100 * (1 + 3 + 7) + 2 + 6 + 14
 
 
+@pytest.mark.parametrize("traced", [True, False])
+def test_D14_a_condition_sees_what_the_body_has_changed(traced: bool) -> None:
+    v = hr.Variable(np.float32(1.0), name=f"looked_at_{traced}")
+
+    def body(i: hr.Tensor) -> hr.Tensor:
+        v.assign(v * 2.0)
+        return i + 1
+
+    def doubled() -> hr.Tensor:
+        return hr.while_loop(lambda i: v < 100.0, body, [0])[0]
+
+    if traced:
+        assert hr.function(doubled)() == 7
+    else:
+        with hr.Graph().as_default() as graph:
+            count = doubled()
+        assert hr.Session(graph).run(count) == 7
+    assert v.numpy() == 128.0
+
+
 def test_D14_a_branch_that_only_reads_lets_other_reads_pass() -> None:
     v = hr.Variable(np.float32(2.0), name="only_read")
 

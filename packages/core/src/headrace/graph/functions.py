@@ -151,7 +151,7 @@ class Body(Graph):
         return [tensors[result].shape for result in self.results]
 
     def copy(
-        self, name: str, results: Sequence[Tensor], *, shapes: Sequence[Shape] | None = None
+        self, name: str, results: Sequence[Tensor], *, shapes: Sequence[Shape] | None = None, prefix: str = ""
     ) -> tuple[Body, dict[Tensor, Tensor]]:
         """A function of the same arguments that computes `results` and has the same effects, open to be added to.
 
@@ -159,6 +159,7 @@ class Body(Graph):
           name: its name.
           results: tensors of this function.
           shapes: the static shapes of its arguments, those of this one by default.
+          prefix: what comes before the names of its operations.
         Returns:
           The new function, which has these results, and for each tensor of this function what stands for it there.
         """
@@ -168,7 +169,7 @@ class Body(Graph):
             attrs = argument.op.attrs if shapes is None else {**argument.op.attrs, "shape": shapes[index]}
             made = body.create_op("_Arg", (), attrs, name=f"{argument.op.name}/", source=argument.op.source)
             tensors[argument] = body.arguments[index] = made.outputs[0]
-        body.include(self, results, tensors)
+        body.include(self, results, tensors, prefix=prefix)
         body.results = tuple(tensors[result] for result in results)
         return body, tensors
 
@@ -180,13 +181,23 @@ class Body(Graph):
         body.state_name = self.state_name
         return body
 
-    def include(self, other: Body, results: Sequence[Tensor], tensors: dict[Tensor, Tensor]) -> None:
+    def include(
+        self,
+        other: Body,
+        results: Sequence[Tensor],
+        tensors: dict[Tensor, Tensor],
+        *,
+        prefix: str = "",
+        after: Sequence[Operation] = (),
+    ) -> None:
         """Copy what computes some results of another function, and its effects.
 
         Args:
           other: the other function.
           results: tensors of it.
           tensors: what stands here for its arguments; what stands for its other tensors is added.
+          prefix: what comes before the names of its operations.
+          after: what its stateful operations wait for.
         """
         effects = [op for op in other.operations if op.has_effect]
         operations, replaced = needed_operations(results, effects, tensors)
@@ -196,8 +207,11 @@ class Body(Graph):
                 op.type,
                 [tensors[standing_for(tensor, replaced)] for tensor in op.inputs],
                 op.attrs,
-                name=f"{op.name}/",
-                control_inputs=[copies[replaced.get(item, item)] for item in op.control_inputs],
+                name=f"{prefix}{op.name}/",
+                control_inputs=[
+                    *(copies[replaced.get(item, item)] for item in op.control_inputs),
+                    *(after if op.is_stateful else ()),
+                ],
                 device=op.device,
                 colocation=op.colocation,
                 source=op.source,

@@ -157,7 +157,7 @@ def group_inputs(op: Operation, values: Sequence[object]) -> list[object]:
 class _NoFunctions:
     """The functions of computations that call none: constant folding, and segments without loops and branches."""
 
-    def compiled(self, function: str, arguments: Sequence[Any]) -> Compiled:
+    def compiled(self, function: str, arguments: Sequence[Any], then: str | None = None) -> Compiled:
         raise InternalError(
             f"function '{function}' was called where there are none",
             expected="a segment compiled together with its functions",

@@ -42,24 +42,24 @@ def _call(op: OpContext, inputs: Sequence[Any]) -> Sequence[Any]:
 @register_kernel("StatelessWhile", aliases=[0])
 def _while(op: OpContext, inputs: Sequence[Any]) -> Sequence[Any]:
     functions, check = op.functions, op.step.check
-    condition_name, body_name = op.attr("cond").name, op.attr("body").name
+    condition, body = op.attr("cond").name, op.attr("body").name
     keeps_shapes = all(spec.shape.is_fully_defined for spec in op.outputs)
     values = inputs
     shapes: list[Any] | None = None
     iteration = 0
     try:
-        while True:
+        (predicate,) = functions.compiled(condition, values)(values)
+        while is_true(predicate):
             if shapes is None or not keeps_shapes:
                 now = [getattr(value, "shape", None) for value in values]
                 if now != shapes:  # asking for a compiled body costs a microsecond
-                    condition = functions.compiled(condition_name, values)
-                    body = functions.compiled(body_name, values)
+                    advance = functions.compiled(body, values, then=condition)
                     shapes = now
             check()
-            if not is_true(condition(values)[0]):
-                return values
-            values = body(values)
+            results = advance(values)
+            values, predicate = results[:-1], results[-1]
             iteration += 1
     except Exception as error:
         error.add_note(f"in iteration {iteration} of {op.type} '{op.name}'")
         raise
+    return values

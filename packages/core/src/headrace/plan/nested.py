@@ -28,6 +28,9 @@ __all__ = ["NestedPlans", "compile_segment"]
 EXACT_SHAPES = 2
 """How many combinations of concrete shapes a function is compiled for before sizes that differ are left open."""
 
+MOST_SHAPES = 1024
+"""How many combinations of shapes are remembered with the compiled body that serves them."""
+
 _Shapes = tuple[tuple[int, ...] | None, ...]
 
 
@@ -46,30 +49,34 @@ class NestedPlans:
         self._backend = backend
         self._resources = resources
         self._config = config
-        self._plans: dict[tuple[str, _Shapes], Compiled] = {}
-        self._compiled_for: dict[str, list[tuple[list[Shape], Compiled]]] = {}
+        self._plans: dict[tuple[str, str | None, _Shapes], Compiled] = {}
+        self._compiled_for: dict[tuple[str, str | None], list[tuple[list[Shape], Compiled]]] = {}
         self._lock = threading.RLock()  # a body that calls functions compiles them when it runs, in any thread
 
-    def compiled(self, function: str, arguments: Sequence[Any]) -> Compiled:
-        """The compiled body of a function (see the interface)."""
+    def compiled(self, function: str, arguments: Sequence[Any], then: str | None = None) -> Compiled:
+        """The compiled body of a function, and of the one that follows it (see the interface)."""
         shapes = tuple([value.shape if isinstance(value, np.ndarray) else None for value in arguments])
-        found = self._plans.get((function, shapes))
+        key = (function, then, shapes)
+        found = self._plans.get(key)
         if found is None:
             with self._lock:
-                found = self._plans.get((function, shapes)) or self._find_or_compile(function, shapes)
-                self._plans[function, shapes] = found
+                found = self._plans.get(key) or self._find_or_compile(function, then, shapes)
+                if len(self._plans) >= MOST_SHAPES:
+                    self._plans.clear()  # what was compiled is kept and found again by the shapes that it accepts
+                self._plans[key] = found
         return found
 
-    def _find_or_compile(self, function: str, shapes: _Shapes) -> Compiled:
+    def _find_or_compile(self, function: str, then: str | None, shapes: _Shapes) -> Compiled:
         body = self._library[function]
-        known = self._compiled_for.setdefault(function, [])
+        known = self._compiled_for.setdefault((function, then), [])
         wanted = [body.arguments[index].shape if sizes is None else Shape(sizes) for index, sizes in enumerate(shapes)]
         for accepted, compiled in known:
             if all(mine.is_compatible_with(given) for mine, given in zip(accepted, wanted, strict=True)):
                 return compiled
         if len(known) >= EXACT_SHAPES:
             wanted = [old.relax(new) for old, new in zip(known[-1][0], wanted, strict=True)]
-        segment = optimize(_bounded(body, wanted), self._config)
+        following = None if then is None else self._library[then]
+        segment = optimize(_bounded(body, following, wanted), self._config)
         functions = self
         if segment.functions is not self._library:  # passes have added some
             functions = NestedPlans(segment.functions, self._backend, self._resources, self._config)
@@ -86,8 +93,21 @@ def compile_segment(
         return backend.compile(segment, resources, functions)
 
 
-def _bounded(body: Body, shapes: Sequence[Shape]) -> Graph:
+def _bounded(body: Body, following: Body | None, shapes: Sequence[Shape]) -> Graph:
     """The body as a segment: what its results and effects need, for arguments of the given shapes."""
+    prefix = f"{body.state_name}/"
+    if following is not None:
+        body, prefix = _joined(body, following, prefix), ""
     arguments = [body.arguments[index] for index in range(len(body.arguments))]
-    effects = [op for op in body.operations if op.has_effect and op.type != "_Retval"]
-    return prune(body, body.results, effects, arguments, shapes, prefix=f"{body.state_name}/", may_alias=True)
+    effects = [op for op in body.operations if op.has_effect]
+    return prune(body, body.results, effects, arguments, shapes, prefix=prefix, may_alias=True)
+
+
+def _joined(first: Body, second: Body, prefix: str) -> Body:
+    """A function that gives the results of the first one, and those of the second one of them."""
+    joined, _ = first.copy("", first.results, prefix=prefix)
+    stateful = [op for op in joined.operations if op.is_stateful]
+    tensors = {second.arguments[index]: tensor for index, tensor in enumerate(joined.results)}
+    joined.include(second, second.results, tensors, prefix=f"{second.state_name}/", after=stateful)
+    joined.results = (*joined.results, *(tensors[result] for result in second.results))
+    return joined
