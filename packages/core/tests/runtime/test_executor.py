@@ -301,3 +301,41 @@ def test_a_worker_that_was_idle_for_long_ends(monkeypatch: pytest.MonkeyPatch) -
         pass
     threads[0].join(10)
     assert not threads[0].is_alive()
+
+
+def test_a_loop_whose_operations_wait_for_each_other_runs_on_tokens(place: str) -> None:
+    def body(i: hr.Tensor) -> hr.Tensor:
+        first, second = (hr.apply_op("TestMeet", i, place=place, parties=2) for _ in range(2))
+        result: hr.Tensor = first + second - i + 1
+        return result
+
+    with hr.Graph().as_default() as graph:
+        done = hr.while_loop(lambda i: i < 3, body, [0])
+    assert hr.Session(graph).run(done, timeout=10) == [3]
+
+
+def test_a_branch_whose_operations_wait_for_each_other_runs_on_tokens(place: str) -> None:
+    with hr.Graph().as_default() as graph:
+        p = hr.placeholder(hr.bool, [])
+
+        def both() -> hr.Tensor:
+            return hr.add_n([hr.apply_op("TestMeet", hr.constant(2.0), place=place, parties=2) for _ in range(2)])
+
+        y = hr.cond(p, both, lambda: 1.0)
+    session = hr.Session(graph)
+    assert [session.run(y, feeds={p: way}, timeout=10) for way in (True, False)] == [4.0, 1.0]
+
+
+def test_a_function_of_the_graph_may_hold_primitives() -> None:
+    with hr.Graph().as_default() as graph:
+        p, q = hr.placeholder(hr.bool, []), hr.placeholder(hr.bool, [])
+
+        def inner() -> hr.Tensor:
+            off, on = hr.apply_op("Switch", hr.constant(5.0), q)
+            result: hr.Tensor = hr.apply_op("Merge", [off * 2.0, on * 3.0])[0]
+            return result
+
+        y = hr.cond(p, inner, lambda: 1.0)
+    for session in (_session(graph), hr.Session(graph)):
+        found = [session.run(y, feeds={p: a, q: b}) for a, b in ((True, True), (True, False), (False, True))]
+        assert found == [15.0, 10.0, 1.0]

@@ -25,6 +25,12 @@ from headrace.runtime.step_state import Activation, StepState
 from headrace.testing.control_programs import Arithmetic, Block, Loop, build, compute, random_program
 
 
+@hr.register_op("TestPass", inputs={"x": "T"}, outputs={"y": "T"}, blocks=True)
+def _pass_shape(op: Any) -> Any:
+    """x; to the executor, an operation that may wait."""
+    return [op.inputs[0].shape]
+
+
 def run_through(
     graph: StepGraph, arguments: Sequence[Any], order: random.Random, compute: Callable[[Activation], Sequence[Any]]
 ) -> StepState:
@@ -65,6 +71,7 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "FloorMod": lambda op, x, y: x % y,
     "Less": lambda op, x, y: x < y,
     "Identity": lambda op, x: x,
+    "TestPass": lambda op, x: x,
 }
 
 
@@ -76,7 +83,13 @@ def test_a61_a63_random_programs_compute_what_they_mean_in_any_order(
     block = random_program(random.Random(seed))
     with hr.Graph().as_default() as graph:
         x, y = hr.placeholder(hr.int32, [], name="x"), hr.placeholder(hr.int32, [], name="y")
-        result = build(block, [x, y], structured=False)
+        waits = random.Random(seed)
+        result = build(
+            block,
+            [x, y],
+            structured=False,
+            wrap=lambda tensor: hr.apply_op("TestPass", tensor) if waits.random() < 0.3 else tensor,
+        )
     ran: Counter[str] = Counter()
 
     def run(activation: Activation) -> Sequence[Any]:

@@ -6,7 +6,8 @@ same anyway: those that
 - run in the same frame and live and die together (`graph.deadness`),
 - depend on the same operations that wait, since otherwise one that could go on would wait with another - for ever, if
   what that one waits for depends on it,
-- have the same number of tokens on the longest way to them, which keeps segments from depending on each other in turn,
+- have the same number of tokens and of operations that wait on the longest way to them, which keeps segments from
+  depending on each other in turn,
 - in a loop of which several iterations may be under way, depend on the same loop variables and lead to the same ones:
   what the next iteration needs early must not wait for what it needs late.
 
@@ -200,11 +201,11 @@ class _Cutting:
         return any(kind > Kind.WAIT and not _is_known(op, kind) for kind in kinds)
 
     def _levels(self) -> dict[Operation, int]:
-        """For each operation the most tokens that lie on a way to it."""
+        """For each operation the most tokens and operations that wait on a way to it, in its iteration."""
         levels: dict[Operation, int] = {}
         for op in self._graph.operations:
             sources = [*(tensor.op for tensor in forward_inputs(op)), *op.control_inputs]
-            levels[op] = max((levels[item] + (item.type in TOKEN_TYPES) for item in sources), default=0)
+            levels[op] = max((levels[item] + _stands_alone(item) for item in sources), default=0)
         return levels
 
     def _depends_on(self) -> dict[Operation, int]:

@@ -15,6 +15,7 @@ from headrace.graph.operation import Operation
 from headrace.interfaces import Backend, Compiled, Functions, OpHook, Resources
 from headrace.kernels.context import context_of, group_inputs
 from headrace.kernels.registry import find_kernel
+from headrace.passes.lower import lower
 from headrace.plan.nested import NestedPlans, compile_segment
 from headrace.plan.program import is_handle
 from headrace.plan.segments import cut, in_order_of_waits
@@ -62,6 +63,7 @@ def compile_step(graph: Graph, backend: Backend, resources: Resources, config: C
       GraphError: a loop is not well formed.
       NotFoundError: an operation has no kernel.
     """
+    graph = lower(graph, _comes_apart)
     functions = NestedPlans(graph.functions, backend, resources, config)
     ordered = in_order_of_waits(graph) if may_wait(graph) else graph
     if ordered is not None:
@@ -84,6 +86,16 @@ def compile_step(graph: Graph, backend: Backend, resources: Resources, config: C
             copied=frozenset(number for number, tensor in results.items() if tensor.op.type in passed_on),
             handles=frozenset(number for number, tensor in results.items() if is_handle(tensor.dtype)),
         )
+    )
+
+
+def _comes_apart(op: Operation) -> bool:
+    """True if a branch or loop cannot run as one: operations in it wait for each other, or its values may be dead."""
+    return any(
+        has_tokens(body)
+        or (op.blocks and in_order_of_waits(body) is None)
+        or any(_comes_apart(inner) for inner in body.operations if inner.op_def.function_attrs)
+        for body in op.bodies
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from headrace.graph.apply import apply_op
@@ -116,52 +116,63 @@ def compute(block: Block, values: Sequence[int], ran: Counter[str] | None = None
     return known[-1]
 
 
-def build(block: Block, tensors: Sequence[Tensor], *, structured: bool) -> Tensor:
+Wrap = Callable[[Tensor], Tensor]
+
+
+def _as_it_is(tensor: Tensor) -> Tensor:
+    return tensor
+
+
+def build(block: Block, tensors: Sequence[Tensor], *, structured: bool, wrap: Wrap = _as_it_is) -> Tensor:
     """A program as a part of the graph that is being built.
 
     Args:
       block: the program.
       tensors: int32 scalars, its inputs.
       structured: with `If` and `While`, or else with the primitives.
+      wrap: is given the result of each arithmetic statement and returns a tensor of the same value.
     """
     known = list(tensors)
     for item in block.statements:
         if isinstance(item, Arithmetic):
             x, y = known[item.left], known[item.right]
             value = apply_op("AddV2" if item.is_sum else "Mul", x, y, name=item.name)
-            known.append(apply_op("FloorMod", value, MODULUS))
+            known.append(wrap(apply_op("FloorMod", value, MODULUS)))
         elif isinstance(item, Branch):
-            known.append((_structured_branch if structured else _branch)(item, known))
+            known.append((_structured_branch if structured else _branch)(item, known, wrap))
         else:
-            known.append((_structured_loop if structured else _loop)(item, known))
+            known.append((_structured_loop if structured else _loop)(item, known, wrap))
     return known[-1]
 
 
-def _structured_branch(item: Branch, known: Sequence[Tensor]) -> Tensor:
+def _structured_branch(item: Branch, known: Sequence[Tensor], wrap: Wrap) -> Tensor:
     captured = [known[index] for index in item.captured]
     off, on = item.blocks
     result: Tensor = cond(
         apply_op("Less", known[item.left], known[item.right]),
-        lambda: build(on, captured, structured=True),
-        lambda: build(off, captured, structured=True),
+        lambda: build(on, captured, structured=True, wrap=wrap),
+        lambda: build(off, captured, structured=True, wrap=wrap),
         name=item.name,
     )
     return result
 
 
-def _branch(item: Branch, known: Sequence[Tensor]) -> Tensor:
+def _branch(item: Branch, known: Sequence[Tensor], wrap: Wrap) -> Tensor:
     predicate = apply_op("Less", known[item.left], known[item.right])
     switches = [apply_op("Switch", known[index], predicate) for index in item.captured]
-    sides = [build(side, [pair[way] for pair in switches], structured=False) for way, side in enumerate(item.blocks)]
+    sides = [
+        build(side, [pair[way] for pair in switches], structured=False, wrap=wrap)
+        for way, side in enumerate(item.blocks)
+    ]
     merged: Tensor = apply_op("Merge", sides)[0]
     return merged
 
 
-def _structured_loop(item: Loop, known: Sequence[Tensor]) -> Tensor:
+def _structured_loop(item: Loop, known: Sequence[Tensor], wrap: Wrap) -> Tensor:
     fixed = known[item.invariant]
     result: Tensor = while_loop(
         lambda i, value: apply_op("Less", i, item.trips),
-        lambda i, value: [apply_op("AddV2", i, 1), build(item.block, [value, fixed], structured=True)],
+        lambda i, value: [apply_op("AddV2", i, 1), build(item.block, [value, fixed], structured=True, wrap=wrap)],
         [0, known[item.start]],
         parallel_iterations=item.parallel_iterations,
         name=item.name,
@@ -169,7 +180,7 @@ def _structured_loop(item: Loop, known: Sequence[Tensor]) -> Tensor:
     return result
 
 
-def _loop(item: Loop, known: Sequence[Tensor]) -> Tensor:
+def _loop(item: Loop, known: Sequence[Tensor], wrap: Wrap) -> Tensor:
     """The counter starts from a value that is dead where the loop is."""
     frame, parallel = item.name, item.parallel_iterations
     start = known[item.start]
@@ -181,7 +192,7 @@ def _loop(item: Loop, known: Sequence[Tensor]) -> Tensor:
     more = apply_op("LoopCond", apply_op("Less", heads[0], item.trips))
     exits, bodies = zip(*(apply_op("Switch", head, more) for head in heads), strict=True)
     still = apply_op("Switch", fixed, more)[1]  # what reads the invariant alone would run once more, at the end
-    following = [apply_op("AddV2", bodies[0], 1), build(item.block, [bodies[1], still], structured=False)]
+    following = [apply_op("AddV2", bodies[0], 1), build(item.block, [bodies[1], still], structured=False, wrap=wrap)]
     for head, tensor in zip(heads, following, strict=True):
         head.op.graph.close_loop(head.op, apply_op("NextIteration", tensor))
     result: Tensor = apply_op("Exit", exits[1])
