@@ -105,6 +105,25 @@ def test_A55_a_tensor_that_crosses_carries_the_control_edges_of_its_operation() 
     assert [op.name for op in part.graph.operation("y").control_inputs] == ["x/recv"]
 
 
+def test_received_in_turn_each_tensor_waits_for_those_that_the_graph_makes_earlier() -> None:
+    with hr.Graph().as_default() as graph:
+        with hr.device("CPU:1"):
+            made = [hr.random.normal([4], name=f"made_{number}") for number in range(3)]
+        with hr.device("CPU:0"):
+            last = hr.negative(made[2])
+            first = hr.negative(made[0]) + made[1]
+    bounded = prune(graph, [last, first], [], [], [])
+    parts = partition(bounded, place(bounded, DEVICES).devices, receive_in_turn=True)
+    received = [op for part in parts for op in part.graph.operations if op.type == "_Recv"]
+    assert [(op.name, [item.name for item in op.control_inputs]) for op in received] == [
+        ("made_0/recv", []),
+        ("made_1/recv", ["made_0/recv"]),
+        ("made_2/recv", ["made_1/recv"]),
+    ]
+    free = [op for part in partition(bounded, place(bounded, DEVICES).devices) for op in part.graph.operations]
+    assert not any(op.control_inputs for op in free if op.type == "_Recv")
+
+
 def test_small_constants_are_repeated_and_large_ones_sent() -> None:
     with hr.Graph().as_default() as graph:
         small, large = hr.constant(np.ones(256, np.float32)), hr.constant(np.ones(257, np.float32))
@@ -203,10 +222,12 @@ def placed_graphs(draw: st.DrawFn) -> tuple[hr.Graph, dict[hr.Operation, Device]
 
 
 @settings(max_examples=60)
-@given(placed_graphs())
-def test_A55_the_union_of_the_parts_is_the_graph(placed: tuple[hr.Graph, dict[hr.Operation, Device]]) -> None:
+@given(placed_graphs(), st.booleans())
+def test_A55_the_union_of_the_parts_is_the_graph(
+    placed: tuple[hr.Graph, dict[hr.Operation, Device]], in_turn: bool
+) -> None:
     graph, devices = placed
-    parts = partition(graph, devices)
+    parts = partition(graph, devices, receive_in_turn=in_turn)
     read = {source for op in graph.operations for source in (*(tensor.op for tensor in op.inputs), *op.control_inputs)}
     whole = {name: item for name, item in described(graph).items() if not is_copied(graph.operation(name))}
     found = union(parts)

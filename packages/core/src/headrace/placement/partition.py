@@ -8,7 +8,8 @@ to where they are read.
 A device that receives something inside a loop runs a control loop of its own (see `placement.crossing`).
 
 Each part lists its operations in the order of the whole graph. So even where every part runs them one by one there is
-always one that can go on: the earliest operation that has not run yet.
+always one that can go on: the earliest operation that has not run yet. Receiving in turn keeps to that order as well: a
+receive waits for those of values that the graph makes earlier, never for one of a value that depends on it.
 """
 
 from __future__ import annotations
@@ -47,16 +48,18 @@ class Partition:
     results: tuple[int, ...]
 
 
-def partition(graph: Graph, devices: Mapping[Operation, Device]) -> list[Partition]:
+def partition(graph: Graph, devices: Mapping[Operation, Device], *, receive_in_turn: bool = False) -> list[Partition]:
     """Divide a bounded graph.
 
     Args:
       graph: the graph of one step; it is not changed.
       devices: the device of each operation (see `placer.place`).
+      receive_in_turn: let each device receive one tensor after the other, in the order in which the graph makes them,
+        so that one thread is enough for it. For devices between which a message takes no time worth hiding.
     Returns:
       One partition for each device that runs something, in the order in which the graph comes to them.
     """
-    return _Partitioner(graph, devices).run()
+    return _Partitioner(graph, devices, receive_in_turn).run()
 
 
 @dataclass
@@ -69,6 +72,7 @@ class _Part:
       arguments, results: see `Partition`.
       tensors, operations: what stands here for tensors and operations of the whole graph.
       pivots: for each loop that the device takes part in what is alive in each of its iterations.
+      last_received: the receive that the next one waits for, where they take turns.
     """
 
     device: Device
@@ -78,6 +82,7 @@ class _Part:
     tensors: dict[Tensor, Tensor] = field(default_factory=dict)
     operations: dict[Operation, Operation] = field(default_factory=dict)
     pivots: dict[Frame, Tensor] = field(default_factory=dict)
+    last_received: Operation | None = None
 
     def add(
         self, op_type: str, inputs: Sequence[Tensor], attrs: Mapping[str, object], like: Operation, name: str
@@ -91,7 +96,8 @@ class _Part:
 class _Partitioner:
     """One division in progress. Mutable, used once."""
 
-    def __init__(self, graph: Graph, devices: Mapping[Operation, Device]) -> None:
+    def __init__(self, graph: Graph, devices: Mapping[Operation, Device], in_turn: bool) -> None:
+        self._in_turn = in_turn
         self._graph = graph
         self._devices = devices
         self._parts: dict[Device, _Part] = {}
@@ -105,6 +111,8 @@ class _Partitioner:
             self._add(op, part)
             for device, tensor in self._crossings.outgoing(op):
                 self._send(op, part, device, tensor)
+                if self._in_turn and self._comes_once(op):
+                    self._receive_in_turn(op, self._part(device), tensor)
         for part in self._parts.values():
             for frame in list(part.pivots):
                 self._close_control_loop(frame, part)
@@ -179,6 +187,8 @@ class _Partitioner:
             attrs[MAY_BE_DEAD] = True
         frame = self._crossings.frames.after(source)
         controls = [self._pivot(frame, part).op] if frame.parent is not None else []
+        if self._in_turn and part.last_received is not None and self._comes_once(source):
+            controls.append(part.last_received)
         return part.graph.create_op(
             "_Recv",
             (),
@@ -188,6 +198,19 @@ class _Partitioner:
             device=str(part.device),
             source=source.source,
         ).outputs[0]
+
+    def _comes_once(self, source: Operation) -> bool:
+        """True if what an operation sends comes exactly once in a step, so that others can wait for it in turn."""
+        return source not in self._crossings.mortal and self._crossings.frames.after(source).parent is None
+
+    def _receive_in_turn(self, source: Operation, part: _Part, tensor: Tensor | None) -> None:
+        """Receive right where the value is sent, after what was received before."""
+        received = self._receive(source, part, tensor)
+        if tensor is None:
+            part.operations[source] = received.op
+        else:
+            part.tensors[tensor] = received
+        part.last_received = received.op
 
     def _pivot(self, frame: Frame, part: _Part) -> Tensor:
         """What is alive in every iteration of a loop on a device: the head of a control loop, made on first use."""

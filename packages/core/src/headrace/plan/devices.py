@@ -105,7 +105,7 @@ def divide(
         )
     for op, device in placement.devices.items():
         op.device = str(device)
-    parts = partition(graph, placement.devices)
+    parts = partition(graph, placement.devices, receive_in_turn=True)
     if config.verify:
         for part in parts:
             verify_bounded(part.graph, stage=f"partition for {part.device}")
