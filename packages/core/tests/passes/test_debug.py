@@ -115,3 +115,21 @@ def test_d17_names_the_iteration_of_a_loop():
         checked(graph).run(last, feeds={x: 2.0})
     assert "Log" in str(caught.value.where)
     assert any("iteration 2" in note for note in caught.value.__notes__)
+
+
+def test_d17_names_the_iteration_of_a_loop_over_several_devices():
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [])
+
+        def body(n, y):
+            with hr.device("CPU:1"):
+                return n + 1, hr.log(y, name="shrink")
+
+        with hr.device("CPU:0"):
+            _, last = hr.while_loop(lambda n, y: n < 6, body, [0, x])
+    with hr.config(virtual_devices={"CPU": 2}):
+        session = checked(graph)
+    with pytest.raises(InvalidArgumentError, match="became nan") as caught:
+        session.run(last, feeds={x: 2.0})
+    assert "Log" in str(caught.value.where)
+    assert any(note.startswith("in iteration") and note.endswith(":2") for note in caught.value.__notes__)

@@ -142,13 +142,13 @@ def _bad(op: OpContext, what: str, value: Array, inputs: list[Array]) -> Invalid
     value = np.asarray(value)
     bad = ~np.isfinite(value)
     place = tuple(int(axis) for axis in np.argwhere(bad)[0])
-    where = f" at {list(place)}" if value.ndim else ""
     count = f"{int(bad.sum())} of {value.size} elements not finite"
+    count += f", the first at {list(place)}" if value.ndim else ""
     return InvalidArgumentError(
         f"{what} became {_element(value[place].item(), as_dtype(value.dtype))}",
         where=op.attr("of"),
         expected="finite numbers",
-        got=f"{count}, the first{where}; {_source(op, inputs, place, value)}",
+        got=f"{count}; {_source(op, inputs, place, value)}",
         hint="hr.print shows the inputs; keep them away from 0, overflow and empty means where they are made",
     )
 

@@ -14,6 +14,7 @@ from headrace.config import Config, current_config
 from headrace.graph.frames import back_edge, forward_inputs
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
+from headrace.passes.lower import lower
 from headrace.passes.rewrite import close_loops, copy_op
 
 __all__ = ["check_numerics"]
@@ -64,6 +65,8 @@ def check_numerics(*, skip: Sequence[str] = ()) -> Config:
 
 
 def _with_checks(graph: Graph, *, skip: tuple[str, ...] = ()) -> Graph:
+    # What asks for devices inside becomes primitives later anyway; its bodies would not go through the passes then.
+    graph = lower(graph, _asks_for_devices)
     result = Graph(seed=graph.seed, extend=True, functions=graph.functions)
     tensors: dict[Tensor, Tensor] = {}
     copies: dict[Operation, Operation] = {}
@@ -82,6 +85,10 @@ def _with_checks(graph: Graph, *, skip: tuple[str, ...] = ()) -> Graph:
                 tensors[output] = ends[op].outputs[0]
     close_loops(copies, tensors)
     return result
+
+
+def _asks_for_devices(op: Operation) -> bool:
+    return any(inner.device or _asks_for_devices(inner) for body in op.bodies for inner in body.operations)
 
 
 def _description(op: Operation, inputs: Sequence[Tensor]) -> tuple[list[Tensor], Mapping[str, object]]:

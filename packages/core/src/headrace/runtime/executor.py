@@ -188,16 +188,21 @@ class _Run:
             outputs: Sequence[Any] = ()
             if function is not None:
                 started = clock()
-                if self._recorder is not None:
-                    outputs = self._recorded(activation, function)
-                elif activation.node.kind is Kind.WAIT and activation.node.frame.parent is not None:
-                    hook = self._hook_of(activation)
-                    with inside_iteration(activation.place):  # what goes to other devices is told apart by it
-                        outputs = function.run_with_hook(activation.inputs, hook)
-                elif watched:
-                    outputs = function.run_with_hook(activation.inputs, self._hook_of(activation))
-                else:
-                    outputs = function(activation.inputs)
+                try:
+                    if self._recorder is not None:
+                        outputs = self._recorded(activation, function)
+                    elif activation.node.kind is Kind.WAIT and activation.node.frame.parent is not None:
+                        hook = self._hook_of(activation)
+                        with inside_iteration(activation.place):  # what goes to other devices is told apart by it
+                            outputs = function.run_with_hook(activation.inputs, hook)
+                    elif watched:
+                        outputs = function.run_with_hook(activation.inputs, self._hook_of(activation))
+                    else:
+                        outputs = function(activation.inputs)
+                except Exception as error:
+                    if activation.node.frame.parent is not None:
+                        error.add_note(f"in iteration {activation.place}")
+                    raise
                 if clock() - started > SLOW_NS:
                     executor.slow.add(activation.node.index)
                 activation.inputs.clear()
