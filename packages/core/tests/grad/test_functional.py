@@ -147,6 +147,90 @@ def test_gradient_of_a_call_in_a_loop_and_in_a_branch() -> None:
     _check(lambda t: hr.cond(t[0] > 0.0, lambda: _call(t[0] * t[0]), lambda: t[0]), 0.4)
 
 
+def test_rows_picked_from_what_changes_and_from_what_is_captured() -> None:
+    values = [0.1, 0.5, 0.3]
+    _check(lambda t: _repeat(3, lambda s: hr.gather(s, [0, 2, 1]) * 2.0 + hr.gather(s, [1, 1, 0]), t[0]), values)
+    _check(lambda t: _repeat(3, lambda s: s * hr.sum(hr.gather(t[0], [0, 2])), t[1]), values, 0.7)
+    for scale in (0.7, -0.7):
+        _check(lambda t: hr.cond(t[1] > 0.0, lambda: hr.gather(t[0], [0, 2]) * t[1], lambda: t[0][:2]), values, scale)
+
+
+def test_a_variable_that_the_body_leaves_alone_and_that_is_used_after_the_loop() -> None:
+    def build(t: Tensors) -> Any:
+        return hr.while_loop(lambda i, s, c: i < 3, lambda i, s, c: (i + 1, s * c, c), (0, t[0], t[1]))[1:]
+
+    _check(build, 0.3, 0.8)
+
+
+def test_a_list_of_which_each_iteration_reads_two_elements() -> None:
+    def build(t: Tensors) -> hr.Tensor:
+        rows = hr.TensorArray(4, hr.float64, element_shape=[]).unstack(t[0])
+        total: hr.Tensor = hr.while_loop(
+            lambda i, s: i < 3,
+            lambda i, s: (i + 1, s * rows.read(i) + rows.read(i + 1)),
+            (0, hr.constant(1.0, hr.float64)),
+        )[1]
+        return total
+
+    _check(build, [0.1, 0.5, 0.3, 0.7])
+
+
+def _changing(s: hr.Tensor) -> hr.Tensor:
+    return hr.tanh(s) * hr.sum(s) + hr.nn.softmax(s)
+
+
+@pytest.mark.parametrize("shape", [None, [None, None], [None, 3]])
+def test_what_a_step_alone_knows_of_shapes_is_enough(shape: Any) -> None:
+    def built(shape: Any, repeat: Callable[[hr.Tensor], hr.Tensor]) -> list[np.ndarray]:
+        with hr.Graph().as_default() as graph:
+            x = hr.placeholder(hr.float64, shape)
+            y = repeat(x)
+            (dx,) = hr.gradients(y, [x])
+            (ddx,) = hr.gradients(hr.sum(dx * dx), [x])
+        value = np.random.default_rng(0).normal(size=(2, 3))
+        return hr.Session(graph).run([y, dx, ddx], feeds={x: value})
+
+    looped = built(shape, lambda x: _repeat(3, _changing, x))
+    unrolled = built([2, 3], lambda x: _changing(_changing(_changing(x))))
+    for one, other in zip(looped, unrolled, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9)
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_gradients_by_variables_of_open_shape(taken: bool) -> None:
+    with hr.Graph().as_default() as graph:
+        p = hr.placeholder(hr.bool, [])
+        w = hr.Variable(np.array([1.0, 2.0]), shape=[None], name="w")
+        table = hr.Variable(np.arange(6.0).reshape(3, 2), shape=[None, None], name="table")
+        one = hr.ones([2], hr.float64)
+        results = [
+            (_repeat(2, lambda s: s * w.read(), one), w),
+            (hr.cond(p, lambda: w.read() * 2.0, lambda: one), w),
+            (hr.cond(p, lambda: table.rows([1]).read(), lambda: hr.ones([1, 2], hr.float64)), table),
+            (_repeat(2, lambda s: s + hr.sum(table.rows([1]).read()), hr.constant(0.0, hr.float64)), table),
+        ]
+        gradients = [hr.gradients(y, [x])[0] for y, x in results]
+    found = hr.Session(graph).run(gradients, feeds={p: taken})
+    row = np.array([[0.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
+    for value, expected in zip(found, [[2.0, 4.0], [2.0 * taken] * 2, row * taken, row * 2], strict=True):
+        np.testing.assert_array_equal(value, expected)
+
+
+def test_rows_that_a_call_reads_stay_sparse() -> None:
+    with hr.Graph().as_default() as graph:
+        table = hr.Variable(np.arange(6.0).reshape(3, 2), name="table")
+        body = Body("looks_up", outer=graph, captures=Captures(0))
+        with body.as_default():
+            rows = table.rows([2, 0]).read() * 3.0
+        body.complete([rows])
+        (y,) = hr.apply_op("StatefulPartitionedCall", list(body.captures.tensors), Tout=[hr.float64], f="looks_up")
+        (gradient,) = hr.gradients(y, [table])
+    assert isinstance(gradient, hr.IndexedSlices)
+    values, indices = hr.Session(graph).run([gradient.values, gradient.indices])
+    assert values.tolist() == [[3.0, 3.0], [3.0, 3.0]]
+    assert indices.tolist() == [2, 0]
+
+
 def test_what_is_stopped_in_a_body_is_a_constant_there() -> None:
     with hr.Graph().as_default() as graph:
         x = hr.constant(0.5, hr.float64)
