@@ -271,8 +271,11 @@ def browser_serving(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Run the packages' benchmarks; name some to run only those: `-- core`."""
+    """Run the packages' benchmarks, those named (`-- core`), or compare: `-- --peers torch,jax --work mlp,cnn`."""
     install(session, packages=ALL, tests=True)
+    if session.posargs and session.posargs[0].startswith("--"):
+        session.run("python", "-m", "bench", *session.posargs, env={"PYTHONPATH": "tools"})
+        return
     for folder in session.posargs or ALL:
         for script in sorted((ROOT / PACKAGES[folder].path / "benchmarks").glob("*.py")):
             session.run("python", str(script))

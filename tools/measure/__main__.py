@@ -7,10 +7,15 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from measure import checkpoint, core, viz
+from measure import checkpoint, core, cpu, viz
 from measure.report import Row, report
 
-AREAS: dict[str, Callable[[bool], Iterator[Row]]] = {"checkpoint": checkpoint.rows, "core": core.rows, "viz": viz.rows}
+AREAS: dict[str, Callable[[bool], Iterator[Row]]] = {
+    "checkpoint": checkpoint.rows,
+    "core": core.rows,
+    "cpu": cpu.rows,
+    "viz": viz.rows,
+}
 
 
 def main(arguments: list[str]) -> int:

@@ -20,12 +20,13 @@ _erf = np.frompyfunc(math.erf, 1, 1)
 
 
 def _sigmoid(x: Array) -> Array:
-    return np.where(x < 0, np.exp(-np.abs(x)), 1.0) / (1 + np.exp(-np.abs(x)))
+    decay = np.exp(-np.abs(x))
+    return np.asarray(np.where(x < 0, decay, 1.0) / (1 + decay))
 
 
 REFERENCES: dict[str, Callable[[Array], Array]] = {
     "exp": np.exp, "expm1": np.expm1, "log": np.log, "log1p": np.log1p, "tanh": np.tanh, "sigmoid": _sigmoid,
-    "rsqrt": lambda x: 1 / np.sqrt(x), "sqrt": np.sqrt, "erf": lambda x: _erf(x).astype(np.float64),
+    "rsqrt": lambda x: 1 / np.sqrt(x), "sqrt": np.sqrt, "erf": lambda x: np.asarray(_erf(x), np.float64),
 }  # fmt: skip
 
 
