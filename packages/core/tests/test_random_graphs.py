@@ -321,7 +321,7 @@ def _check_devices(
 ) -> None:
     """A55: divided among devices it gives the same, step after step, and its effects keep their order.
 
-    Not where a read is fed: then nothing orders what came before it and what comes after it, and devices need not either.
+    Not where a read is fed: then nothing orders what came before it and what comes after it, nor do devices.
     """
     if any(tensor.op in program.effects for tensor in feeds):
         return
