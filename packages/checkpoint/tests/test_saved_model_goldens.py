@@ -61,7 +61,6 @@ def test_a_model_of_tensorflow_is_trained_on_and_saved_again(tmp_path: Path) -> 
     with load_model(DATA / "tf221_loop") as model:
         signature = model.signatures["serving_default"]
         n, x, y = (model.graph.tensor(item.name) for item in (*signature.inputs.values(), *signature.outputs.values()))
-        (factor,) = model.graph.variables
         with model.graph.as_default():
             # For two rounds of doubling: (f * f * 1 - 16)^2 is 0 at f = 4.
             loss = hr.sum(hr.square(y - 16.0))
@@ -141,6 +140,21 @@ def test_an_asset_of_a_tensor_that_is_not_there(lookup: Path) -> None:
 def test_a_description_of_a_variable_that_is_none(lookup: Path) -> None:
     edit(lookup, lambda meta: meta.collection_def["variables"].bytes_list.value.append(b"\xff"))
     with pytest.raises(DataLossError, match=r"description of a variable of the saved model is damaged[^$]*VariableDef"):
+        load_model(lookup)
+
+
+def test_a_collection_of_tensorflow_1_lists_the_assets_too(lookup: Path) -> None:
+    def change(meta: MetaGraphDef) -> None:
+        encoded = meta.asset_file_def[0].SerializeToString()
+        meta.collection_def["saved_model_assets"].any_list.value.add(value=encoded)
+        del meta.asset_file_def[:]
+
+    edit(lookup, change)
+    with load_model(lookup) as model:
+        assert looked_up(model) == FOUND
+    assert "  asset vocabulary.txt: 6 bytes" in (inspect_path(lookup) or [])
+    edit(lookup, lambda meta: meta.collection_def["saved_model_assets"].any_list.value.add(value=b"\xff"))
+    with pytest.raises(DataLossError, match=r"description of an asset of the saved model is damaged[^$]*AssetFileDef"):
         load_model(lookup)
 
 

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace_checkpoint.saved_model import save_model
+from headrace_checkpoint.restore import Part
+from headrace_checkpoint.saved_model import load_model, save_model
+from headrace_checkpoint.saver import Saver
 from headrace_checkpoint.tensor_bundle import ArraySlice, TensorBundle, merge_bundles, save_bundle
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -176,3 +178,180 @@ def test_tensorflow_trains_our_saved_model_on(tmp_path: Path) -> None:
         loss = tf.reduce_sum(loaded.signatures["serving_default"](x=tf.constant(X))["y"])
     gradients = tape.gradient(loss, [variable for variable in loaded.variables if variable.dtype.is_floating])
     assert [bool(np.all(np.isfinite(gradient))) for gradient in gradients] == [True, True]
+
+
+def _compare(path: Path, inputs: dict[str, Any], tolerance: float = 1e-5) -> None:
+    """A model of TensorFlow answers here as there; saved again here, it answers in TensorFlow as before."""
+    expected = tf.saved_model.load(str(path)).signatures["serving_default"](
+        **{name: tf.constant(value) for name, value in inputs.items()}
+    )
+    with load_model(path) as model:
+        found = model.signatures["serving_default"](**inputs)
+        model.save(path.with_name("again"))
+    loaded = tf.saved_model.load(str(path.with_name("again")))
+    again = loaded.signatures["serving_default"](**{name: tf.constant(value) for name, value in inputs.items()})
+    with load_model(path.with_name("again")) as model:
+        ours = model.signatures["serving_default"](**inputs)
+    assert found.keys() == expected.keys() == again.keys() == ours.keys()
+    for name, value in expected.items():
+        for other in (found[name], again[name].numpy(), ours[name]):
+            if value.dtype.is_floating:
+                np.testing.assert_allclose(other, value.numpy(), rtol=tolerance, atol=tolerance)
+            else:
+                assert other.tolist() == value.numpy().tolist()
+
+
+def _export(model: Any, path: Path) -> Path:
+    model.export(str(path), verbose=False)
+    return path
+
+
+def test_convolutions_and_batch_normalisation(tmp_path: Path) -> None:
+    layers = tf.keras.layers
+    tf.keras.utils.set_random_seed(1)
+    model = tf.keras.Sequential(
+        [
+            layers.Input((8, 8, 3), name="x"),
+            layers.Conv2D(4, 3, padding="same", activation="relu"),
+            layers.BatchNormalization(),
+            layers.MaxPool2D(),
+            layers.DepthwiseConv2D(3),
+            layers.Conv2DTranspose(2, 2, strides=2),
+            layers.Flatten(),
+            layers.Dense(5, activation="softmax"),
+        ]
+    )
+    for variable in model.variables:  # moving averages other than those of the start, too
+        variable.assign(np.random.default_rng(1).uniform(0.1, 1.0, variable.shape))
+    x = np.random.default_rng(0).normal(size=(2, 8, 8, 3)).astype(np.float32)
+    path = _export(model, tmp_path / "m")
+    (name,) = tf.saved_model.load(str(path)).signatures["serving_default"].structured_input_signature[1]
+    _compare(path, {name: x})
+
+
+@pytest.mark.parametrize("layer", ["LSTM", "GRU", "SimpleRNN", "Bidirectional"])
+def test_recurrent_layers(layer: str, tmp_path: Path) -> None:
+    layers = tf.keras.layers
+    tf.keras.utils.set_random_seed(2)
+    recurrent = layers.Bidirectional(layers.LSTM(3)) if layer == "Bidirectional" else getattr(layers, layer)(7)
+    model = tf.keras.Sequential(
+        [layers.Input((None,), dtype="int32"), layers.Embedding(20, 6), recurrent, layers.Dense(3)]
+    )
+    path = _export(model, tmp_path / "m")
+    (name,) = tf.saved_model.load(str(path)).signatures["serving_default"].structured_input_signature[1]
+    _compare(path, {name: np.random.default_rng(0).integers(0, 20, (2, 9)).astype(np.int32)})
+
+
+class Captured(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
+    """A function that captures constants, small and large, and a table of its own name that two functions share."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.large = tf.constant(np.arange(6000, dtype=np.float32).reshape(2000, 3))
+        self.small = tf.constant([1.0, 2.0, 3.0])
+        self.words = tf.constant([b"zero", b"\xff", b""])
+        pairs = tf.lookup.KeyValueTensorInitializer(tf.constant(["a", "b"]), tf.constant([1, 2], tf.int64))
+        self.table = tf.lookup.StaticHashTable(pairs, 0)
+        self.again = self.table
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="keys")])
+    def __call__(self, keys: Any) -> dict[str, Any]:
+        numbers = self.table.lookup(keys) + self.again.lookup(keys)
+        rows = tf.gather(self.large, numbers)
+        return {"rows": rows + self.small, "words": tf.gather(self.words, self.table.lookup(keys)), "n": numbers}
+
+
+def test_captured_constants_and_a_shared_table(tmp_path: Path) -> None:
+    model = Captured()
+    tf.saved_model.save(model, str(tmp_path / "m"), signatures=model.__call__)
+    _compare(tmp_path / "m", {"keys": np.array([b"a", b"b", b"c"], object)})
+
+
+def test_the_builder_of_tensorflow_1_with_reference_variables_and_a_table(tmp_path: Path) -> None:
+    v1 = tf.compat.v1
+    (tmp_path / "words.txt").write_bytes(b"cat\ndog\n")
+    with tf.Graph().as_default(), v1.Session() as session:
+        x = v1.placeholder(tf.float32, [None, 2], name="x")
+        words = v1.placeholder(tf.string, [None], name="words")
+        w = v1.get_variable("w", initializer=np.full((2, 2), 3, np.float32), use_resource=False)
+        b = v1.get_variable("b", initializer=np.ones(2, np.float32), use_resource=True)
+        parts = v1.get_variable(
+            "parts",
+            shape=[4, 2],
+            partitioner=v1.fixed_size_partitioner(2),
+            initializer=v1.random_normal_initializer(seed=1),
+        )
+        asset = tf.constant(str(tmp_path / "words.txt"))
+        v1.add_to_collection(v1.GraphKeys.ASSET_FILEPATHS, asset)
+        table = tf.lookup.StaticHashTable(
+            tf.lookup.TextFileInitializer(
+                asset, tf.string, tf.lookup.TextFileIndex.WHOLE_LINE, tf.int64, tf.lookup.TextFileIndex.LINE_NUMBER
+            ),
+            -1,
+        )
+        whole = tf.concat(list(parts), 0)
+        limit = v1.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * 2.0), (0, tf.matmul(x, w) + b))[1]
+        outputs = {"y": tf.identity(limit), "n": table.lookup(words), "parts": tf.identity(whole)}
+        session.run([v1.global_variables_initializer(), v1.tables_initializer()])
+        builder = v1.saved_model.Builder(str(tmp_path / "m"))
+        builder.add_meta_graph_and_variables(
+            session,
+            ["serve"],
+            {"serving_default": v1.saved_model.predict_signature_def({"x": x, "words": words}, outputs)},
+            assets_collection=v1.get_collection(v1.GraphKeys.ASSET_FILEPATHS),
+            main_op=v1.tables_initializer(),
+        )
+        builder.save()
+    (tmp_path / "words.txt").unlink()
+    _compare(tmp_path / "m", {"x": np.ones((1, 2), np.float32), "words": np.array([b"dog", b"eel"], object)})
+
+
+@pytest.mark.parametrize("name", [name for name in DTYPES if not name.startswith("float8")])
+def test_variables_of_every_dtype_in_saved_models_both_ways(name: str, tmp_path: Path) -> None:
+    value = _arrays()[f"{name}/2/6"]
+
+    class Holder(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
+        def __init__(self) -> None:
+            super().__init__()
+            self.v = tf.Variable(tf.constant(value), trainable=False, name="v")
+
+        @tf.function(input_signature=[])
+        def __call__(self) -> dict[str, Any]:
+            return {"v": self.v.read_value()}
+
+    holder = Holder()
+    tf.saved_model.save(holder, str(tmp_path / "m"), signatures=holder.__call__)
+    with load_model(tmp_path / "m") as model:
+        assert _equal(model.signatures["serving_default"]()["v"], value)
+        model.save(tmp_path / "again")
+    again = tf.saved_model.load(str(tmp_path / "again"))
+    assert _equal(again.signatures["serving_default"]()["v"].numpy(), value)
+
+
+def test_a_checkpoint_of_tensorflow_1_in_parts_restores_into_whole_and_otherwise_divided_variables(
+    tmp_path: Path,
+) -> None:
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        parts = v1.get_variable(
+            "layer/w",
+            shape=[6, 4],
+            partitioner=v1.fixed_size_partitioner(3),
+            initializer=v1.random_normal_initializer(),
+        )
+        session.run(v1.global_variables_initializer())
+        whole = session.run(tf.concat(list(parts), 0))
+        prefix = v1.train.Saver(sharded=True).save(session, str(tmp_path / "model.ckpt"), global_step=7)
+    graph = hr.Graph()
+    with graph.as_default():
+        w = hr.Variable(np.zeros((6, 4), np.float32), name="layer/w")
+    with hr.Session(graph) as session:
+        assert Saver([w]).restore(session, prefix).restored == ("layer/w",)
+        np.testing.assert_array_equal(session.run(w), whole)
+    graph = hr.Graph()
+    with graph.as_default():
+        halves = [hr.Variable(np.zeros((3, 4), np.float32), name=f"half_{n}") for n in range(2)]
+    places = {half.name: Part("layer/w", (6, 4), (3 * n, 0)) for n, half in enumerate(halves)}
+    with hr.Session(graph) as session:
+        Saver(halves, parts=places).restore(session, prefix)
+        np.testing.assert_array_equal(np.concatenate(session.run(halves)), whole)

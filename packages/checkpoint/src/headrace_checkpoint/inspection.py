@@ -13,7 +13,7 @@ from headrace.graph.proto.op_def_pb2 import OpDef
 from headrace_checkpoint.dtypes import dtype_name
 from headrace_checkpoint.manifest import MANIFEST
 from headrace_checkpoint.proto.saved_model_pb2 import TensorInfo
-from headrace_checkpoint.saved_model import FILE, VARIABLES, asset_path, initializers_of, read_saved_model
+from headrace_checkpoint.saved_model import FILE, VARIABLES, asset_path, assets_of, initializers_of, read_saved_model
 from headrace_checkpoint.sources import OpenSource, open_source, source_of_step
 from headrace_checkpoint.storage import storage_of
 from headrace_checkpoint.store import StoredStep, list_steps, read_manifest
@@ -55,7 +55,7 @@ def _saved_model(path: Path) -> list[str]:
         lines += _side("in", signature.inputs) + _side("out", signature.outputs)
     lines += [f"  initializer {name}" for name in initializers_of(meta)]
     lines += [f"  function {_function(item.signature)}" for item in meta.graph_def.library.function]
-    lines += [f"  asset {asset.filename}: {_size(asset_path(path, asset.filename))}" for asset in meta.asset_file_def]
+    lines += [f"  asset {asset.filename}: {_size(asset_path(path, asset.filename))}" for asset in assets_of(meta)]
     if os.path.isfile(f"{path / VARIABLES}.index"):
         variables = open_source(path / VARIABLES)
         lines += ["  " + line for line in _source(variables)] if variables is not None else []

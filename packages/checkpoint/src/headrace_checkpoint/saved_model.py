@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self, cast
+from typing import Self, TypeVar, cast
 
 from google.protobuf.message import DecodeError
 from numpy.typing import ArrayLike
@@ -36,7 +36,14 @@ from headrace.graph.proto.types_pb2 import DataType
 from headrace_checkpoint.dtypes import Array
 from headrace_checkpoint.durable import DISK, Disk, staged_directory, write_file
 from headrace_checkpoint.exported_graph import add_init_op, add_saver, exported_variables, prune
-from headrace_checkpoint.proto.saved_model_pb2 import MetaGraphDef, SavedModel, SignatureDef, TensorInfo, VariableDef
+from headrace_checkpoint.proto.saved_model_pb2 import (
+    AssetFileDef,
+    MetaGraphDef,
+    SavedModel,
+    SignatureDef,
+    TensorInfo,
+    VariableDef,
+)
 from headrace_checkpoint.tensor_bundle import save_bundle
 
 __all__ = [
@@ -46,6 +53,7 @@ __all__ = [
     "LoadedSignature",
     "SignatureTensor",
     "asset_path",
+    "assets_of",
     "initializers_of",
     "load_model",
     "read_saved_model",
@@ -62,6 +70,7 @@ _PREDICT = "tensorflow/serving/predict"
 _SCHEMA_VERSION = 1
 _INIT = "__saved_model_init_op"
 _INIT_COLLECTIONS = ("saved_model_main_op", "legacy_init_op")
+_ASSETS_COLLECTION = "saved_model_assets"
 _OUTSIDE = frozenset("/\\\0")
 """No file's name has one of these, on any system."""
 
@@ -438,7 +447,7 @@ def load_model(path: str | os.PathLike[str], *, tags: tuple[str, ...] = (SERVE,)
     try:
         start = _Start(
             initializers_of(meta),
-            {asset.tensor_info.name: asset_path(folder, asset.filename) for asset in meta.asset_file_def},
+            {asset.tensor_info.name: asset_path(folder, asset.filename) for asset in assets_of(meta)},
         )
         _restore(folder, meta, session, start)
         signatures = {
@@ -465,20 +474,23 @@ def _adopt_variables(graph: hr.Graph, meta: MetaGraphDef) -> None:
     trained = {variable.name: variable.trainable for variable in objects}
     for collection, value in (("variables", False), ("trainable_variables", True)):
         listed = meta.collection_def[collection].bytes_list.value if collection in meta.collection_def else ()
-        trained |= {_variable(item).variable_name.partition(":")[0]: value for item in listed}
+        trained |= {_decoded(VariableDef, item, "a variable").variable_name.partition(":")[0]: value for item in listed}
     for operation in graph.operations:
         if operation.type == "VarHandleOp":
             name = operation.name if operation.name in trained else _SUFFIX.sub("", operation.name)
             hr.Variable.of_handle(operation.outputs[0], trainable=trained.get(name, False))
 
 
-def _variable(encoded: bytes) -> VariableDef:
+Described = TypeVar("Described", AssetFileDef, VariableDef)
+
+
+def _decoded(kind: type[Described], encoded: bytes, what: str) -> Described:
     try:
-        return VariableDef.FromString(encoded)
+        return kind.FromString(encoded)
     except DecodeError as error:
         raise DataLossError(
-            "the description of a variable of the saved model is damaged",
-            expected="a VariableDef message",
+            f"the description of {what} of the saved model is damaged",
+            expected=f"a message {kind.DESCRIPTOR.name}",
             got=str(error),
             hint="export it again, or copy it again",
         ) from None
@@ -552,6 +564,18 @@ def initializers_of(meta: MetaGraphDef) -> list[str]:
         if collection in meta.collection_def:
             return list(meta.collection_def[collection].node_list.value)
     return []
+
+
+def assets_of(meta: MetaGraphDef) -> list[AssetFileDef]:
+    """The files that came with a model: in a list of their own since TensorFlow 2, in a collection before.
+
+    Raises:
+      DataLossError: the description of one is damaged.
+    """
+    if meta.asset_file_def or _ASSETS_COLLECTION not in meta.collection_def:
+        return list(meta.asset_file_def)
+    listed = meta.collection_def[_ASSETS_COLLECTION].any_list.value
+    return [_decoded(AssetFileDef, item.value, "an asset") for item in listed]
 
 
 def asset_path(folder: Path, filename: str) -> Path:
