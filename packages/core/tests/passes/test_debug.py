@@ -133,3 +133,21 @@ def test_d17_names_the_iteration_of_a_loop_over_several_devices():
         session.run(last, feeds={x: 2.0})
     assert "Log" in str(caught.value.where)
     assert any(note.startswith("in iteration") and note.endswith(":2") for note in caught.value.__notes__)
+
+
+def test_d17_works_in_updates_inside_of_loops_and_leaves_queues_alone():
+    with hr.Graph().as_default() as graph:
+        v = hr.Variable(np.float32(1e30), name="weights")
+        queue = hr.FIFOQueue(3, hr.float32, shapes=[[]])
+        with hr.control_dependencies([queue.enqueue(np.float32(np.nan))]):
+            waiting = queue.size()
+
+        def body(n):
+            with hr.control_dependencies([v.assign(v.read() * 1e6)]):
+                return n + 1
+
+        count = hr.while_loop(lambda n: n < 6, body, [0])
+    session = checked(graph)
+    assert session.run(waiting) == 1
+    with pytest.raises(InvalidArgumentError, match="became inf"):
+        session.run(count)

@@ -130,8 +130,8 @@ def _check_value(op: OpContext, value: Array, inputs: list[Array]) -> Array:
 @register_kernel("_CheckVariables")
 def _check_variables(op: OpContext, handles: list[Any], inputs: list[Array]) -> None:
     for handle in handles:
-        if not handle.dtype.is_floating or not handle.is_initialized:
-            continue
+        if not getattr(handle, "is_initialized", False) or not handle.dtype.is_floating:
+            continue  # a queue or a table, or a variable that holds no such numbers
         value = handle.read()
         if not np.isfinite(value).all():
             raise _bad(op, f"variable '{handle.name}'", value, inputs)

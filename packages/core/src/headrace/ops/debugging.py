@@ -136,7 +136,10 @@ def _check_value_shape(op: InferenceContext) -> list[Shape]:
     stateful=True,
 )
 def _check_variables_shape(op: InferenceContext) -> list[Shape]:
-    """An infinity or NaN in a variable ends the step with an error that names the operation that changed it."""
+    """An infinity or NaN in a variable ends the step with an error that names the operation that changed it.
+
+    Handles of other things than variables are passed over.
+    """
     return []
 
 

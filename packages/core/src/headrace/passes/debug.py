@@ -16,6 +16,7 @@ from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 from headrace.passes.lower import lower
 from headrace.passes.rewrite import close_loops, copy_op
+from headrace.types import resource
 
 __all__ = ["check_numerics"]
 
@@ -116,7 +117,7 @@ def _check_value(op: Operation, copied: Operation, output: Tensor, inputs: Seque
 
 def _check_variables(op: Operation, copied: Operation, inputs: Sequence[Tensor]) -> Operation | None:
     """The check of the variables that an operation changes, or None if it changes none."""
-    handles = [tensor for tensor in inputs if tensor.op.type == "VarHandleOp"]
+    handles = [tensor for tensor in inputs if tensor.dtype is resource]  # in a body they come as arguments
     if not handles or not op.has_effect:
         return None
     seen, attrs = _description(op, inputs)
