@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from measure.environments import ROOT, SCRATCH, kept_environment, run, tail
 from measure.report import Row
+from measure.suites import hard_cases, run_tests
 
 CHECKPOINT = ROOT / "packages" / "checkpoint"
 TESTS = CHECKPOINT / "tests"
 PEERS = ("safetensors>=0.7", "torch", "orbax-checkpoint")
+WITHOUT_PEER = ("--ignore", str(TESTS / "test_tensorflow.py"))
 HARD_CASES = ("K01", "K03", "K05", "K07", "K09", "K11", "K13")
-CLOSING = re.compile(r"(\d+ (?:passed|failed|error).*) in [0-9.]+s")
 
 
 def rows(quick: bool) -> Iterator[Row]:
@@ -25,7 +24,7 @@ def rows(quick: bool) -> Iterator[Row]:
       quick: fewer kills, a smaller step, in this environment, beside the peers that are installed here.
     """
     SCRATCH.mkdir(parents=True, exist_ok=True)
-    yield hard()
+    yield hard_cases(TESTS, "K", HARD_CASES, *WITHOUT_PEER)
     yield crashes()
     yield corruption()
     yield refusals()
@@ -33,26 +32,6 @@ def rows(quick: bool) -> Iterator[Row]:
     yield killed(20 if quick else 300)
     yield from speed(quick)
     yield interchange()
-
-
-def run_tests(what: str, asked: str, *arguments: str, env: Mapping[str, str] | None = None) -> Row:
-    """Run some of the package's tests and report their closing line."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
-    done = run(command, env=None if env is None else {**os.environ, **env})
-    closing = CLOSING.findall(done.stdout) or [tail(done.stdout, 1)]
-    holds = done.returncode == 0 and "skipped" not in closing[-1]
-    return Row(what, asked, closing[-1], holds, "" if holds else tail(done.stdout))
-
-
-def hard() -> Row:
-    """Run the tests that name a hard case of checkpoints."""
-    asked = "a test names each case, and passes"
-    listing = run([sys.executable, "-m", "pytest", "--collect-only", "-q", str(TESTS)]).stdout
-    named = set(re.findall(r"(?<![A-Za-z0-9])(K\d\d)(?![0-9])", listing))
-    missing = [case for case in HARD_CASES if case not in named]
-    row = run_tests("hard cases", asked, "-k", " or ".join(HARD_CASES), str(TESTS))
-    measured = f"{len(HARD_CASES) - len(missing)} of {len(HARD_CASES)} cases named; {row.measured}"
-    return Row(row.what, asked, measured, row.holds and not missing, row.detail)
 
 
 def crashes() -> Row:
@@ -68,6 +47,7 @@ def corruption() -> Row:
         "every flipped byte, every truncation: detected; hostile headers refused, memory bounded",
         "-k",
         "flipped or truncat or lie or refused or damage or hostile or K01 or K05",
+        *WITHOUT_PEER,
         str(TESTS),
     )
 
@@ -78,7 +58,8 @@ def refusals() -> Row:
         "disk full, read-only, permission, vanished, slow",
         "a clear error at the next call; training state and the previous checkpoint intact",
         "-k",
-        "full_disk or failed_save or background or deadline or error_of_a_call or vanished or asynchronous",
+        "full_disk or failed_save or background or deadline or error_of_any_call or vanished or asynchronous",
+        *WITHOUT_PEER,
         str(TESTS),
     )
 
@@ -127,7 +108,4 @@ def interchange() -> Row:
     python = kept_environment(
         "oracle", str(ROOT / "packages" / "core"), str(CHECKPOINT), "tensorflow-cpu>=2.18", "pytest>=8.3"
     )
-    done = run([str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", str(TESTS / "test_tensorflow.py")])
-    closing = CLOSING.findall(done.stdout) or [tail(done.stdout, 1)]
-    holds = done.returncode == 0 and "skipped" not in closing[-1]
-    return Row("interchange", asked, closing[-1], holds, "" if holds else tail(done.stdout))
+    return run_tests("interchange", asked, str(TESTS / "test_tensorflow.py"), python=str(python))

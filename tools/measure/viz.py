@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from measure import viz_profile
 from measure.environments import ROOT, SCRATCH, kept_environment, run, tail
 from measure.report import Row
+from measure.suites import hard_cases, run_tests
 
 VIZ = ROOT / "packages" / "viz"
 CORE = ROOT / "packages" / "core"
 TESTS = VIZ / "tests"
 PEERS = ("tensorboardX>=2.6.3", "tensorboard>=2.18")
 HARD_CASES = ("B01", "B03", "B05", "B07")
-CLOSING = re.compile(r"(\d+ (?:passed|failed|error).*) in [0-9.]+s")
 
 
 def rows(quick: bool) -> Iterator[Row]:
@@ -29,7 +27,7 @@ def rows(quick: bool) -> Iterator[Row]:
       quick: fewer rounds, in this environment, beside the peer only if it is installed here.
     """
     SCRATCH.mkdir(parents=True, exist_ok=True)
-    yield hard()
+    yield hard_cases(TESTS, "B", HARD_CASES)
     yield from hostile()
     yield killed()
     yield from served()
@@ -37,25 +35,6 @@ def rows(quick: bool) -> Iterator[Row]:
     yield large_graph(quick)
     yield from writing(quick)
     yield from viz_profile.rows(quick)
-
-
-def run_tests(what: str, asked: str, *arguments: str, env: Mapping[str, str] | None = None) -> Row:
-    """Run some of the package's tests and report their closing line."""
-    done = run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments], env=env)
-    closing = CLOSING.findall(done.stdout) or [tail(done.stdout, 1)]
-    holds = done.returncode == 0 and "skipped" not in closing[-1]
-    return Row(what, asked, closing[-1], holds, "" if holds else tail(done.stdout))
-
-
-def hard() -> Row:
-    """Run the tests that name a hard case of summaries."""
-    asked = "a test names each case, and passes"
-    listing = run([sys.executable, "-m", "pytest", "--collect-only", "-q", str(TESTS)]).stdout
-    named = set(re.findall(r"(?<![A-Za-z0-9])(B\d\d)(?![0-9])", listing))
-    missing = [case for case in HARD_CASES if case not in named]
-    row = run_tests("hard cases", asked, "-k", " or ".join(HARD_CASES), str(TESTS))
-    measured = f"{len(HARD_CASES) - len(missing)} of {len(HARD_CASES)} cases named; {row.measured}"
-    return Row(row.what, asked, measured, row.holds and not missing, row.detail)
 
 
 def hostile() -> Iterator[Row]:
@@ -111,7 +90,7 @@ def rendered() -> Row:
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if browser is None:
         return Row(what, asked, "no Chromium is installed", False)
-    return run_tests(what, asked, str(TESTS / "test_browser.py"), env={**os.environ, "HEADRACE_BROWSER": browser})
+    return run_tests(what, asked, str(TESTS / "test_browser.py"), env={"HEADRACE_BROWSER": browser})
 
 
 def large_graph(quick: bool) -> Row:
