@@ -339,3 +339,23 @@ def test_a_function_of_the_graph_may_hold_primitives() -> None:
     for session in (_session(graph), hr.Session(graph)):
         found = [session.run(y, feeds={p: a, q: b}) for a, b in ((True, True), (True, False), (False, True))]
         assert found == [15.0, 10.0, 1.0]
+
+
+def test_what_need_not_wait_in_a_function_runs_before_what_waits(place: str) -> None:
+    with hr.Graph().as_default() as graph:
+        variable = hr.Variable(0.0, name="v")
+
+        def branch() -> hr.Tensor:
+            gate: hr.Tensor = hr.apply_op("TestMeet", hr.constant(1.0), place=place, parties=2)
+            variable.assign_add(1.0)  # made after the operation that waits, and not waiting for it
+            return gate
+
+        y = hr.cond(hr.placeholder_with_default(True), branch, lambda: 0.0)
+    session = hr.Session(graph)
+    pending = session.run_async(y)
+    assert _places[place].waiting.wait(10)
+    assert session.read_variables(["v"])["v"] == 1.0
+    with _places[place].condition:
+        _places[place].come += 1
+        _places[place].condition.notify_all()
+    assert pending.result(timeout=10) == 1.0

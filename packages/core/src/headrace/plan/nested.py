@@ -21,6 +21,7 @@ from headrace.graph.graph import Graph
 from headrace.interfaces import Backend, Compiled, Functions, Resources
 from headrace.passes.pipeline import optimize
 from headrace.passes.prune import prune
+from headrace.plan.segments import in_order_of_waits
 from headrace.types import Shape
 
 __all__ = ["NestedPlans", "compile_segment"]
@@ -77,6 +78,8 @@ class NestedPlans:
             wanted = [old.relax(new) for old, new in zip(known[-1][0], wanted, strict=True)]
         following = None if then is None else self._library[then]
         segment = optimize(_bounded(body, following, wanted), self._config)
+        if body.effects.blocks or (following is not None and following.effects.blocks):
+            segment = in_order_of_waits(segment) or segment
         functions = self
         if segment.functions is not self._library:  # passes have added some
             functions = NestedPlans(segment.functions, self._backend, self._resources, self._config)

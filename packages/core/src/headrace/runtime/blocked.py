@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-__all__ = ["blocked_operations", "waiting"]
+__all__ = ["blocked_operations", "stalled_with", "waiting"]
 
 _PATIENCE = 0.1
 """Seconds to wait for whoever holds what a wait is about, before its description is left out."""
@@ -39,6 +40,8 @@ class _Wait:
 
 _waits: dict[int, _Wait] = {}
 _numbers = itertools.count()
+_stalled: deque[tuple[float, str, str]] = deque(maxlen=64)
+"""When which operation of which step failed because it had waited for too long, and how it stood then."""
 
 
 @contextmanager
@@ -63,3 +66,21 @@ def waiting(step: int, operation: str, condition: threading.Condition, describe:
 def blocked_operations() -> list[str]:
     """One line for each operation of this process that waits now: the operation, its step, how long, and for what."""
     return [str(wait) for _, wait in sorted(_waits.copy().items())]
+
+
+def stalled_with(operation: str, step: int, state: str, patience: float) -> list[str]:
+    """What is blocked beside an operation that has waited for too long, or was and gave up just now.
+
+    Two that wait for each other give up at the same time, and each has to name the other.
+
+    Args:
+      operation: its type and name.
+      step: the number of its step.
+      state: how it stands.
+      patience: seconds that it has waited.
+    """
+    own = f"{operation} of step {step} "
+    now = time.monotonic()
+    recent = [line for when, other, line in _stalled.copy() if now - when < patience and other != own]
+    _stalled.append((now, own, f"{own}gave up after {patience:.1f} s: {state}"))
+    return [line for line in blocked_operations() if not line.startswith(own)] + recent

@@ -17,7 +17,7 @@ from typing import Any
 from headrace.errors import CancelledError, DeadlineExceededError, InvalidArgumentError
 from headrace.graph.operation import Operation
 from headrace.interfaces import OpContext, Rendezvous, StepControl
-from headrace.runtime.blocked import blocked_operations, waiting
+from headrace.runtime.blocked import stalled_with, waiting
 from headrace.runtime.rendezvous import LocalRendezvous
 from headrace.runtime.trace import SegmentRecorder
 
@@ -185,7 +185,7 @@ class StepController:
         state = describe()
         condition.release()  # others must get at it to say how they stand
         try:
-            others = [line for line in blocked_operations() if not line.startswith(f"{operation} of step {self.step} ")]
+            others = stalled_with(operation, self.step, state, self._patience or 0.0)
         finally:
             condition.acquire()
         shown = "".join(f"\n            {line}" for line in others)
