@@ -211,3 +211,32 @@ def test_d27_sparse_gradients_stay_sparse_through_gather_slice_clip_sum_and_upda
     assert changed.tolist() == [3, 8]
     whole = [tensor for op in session.optimized_graph([slope, norm, train]).operations for tensor in op.outputs]
     assert not any(tensor.shape.rank == 2 and tensor.shape[0] == 1000 for tensor in whole)
+
+
+@pytest.mark.parametrize("name", ["SGD", "Momentum", "Adagrad", "Adadelta", "RMSProp", "Adam", "AdamW"])
+@pytest.mark.parametrize("strategy", ["mod", "div"])
+def test_a82_rows_of_shards_that_were_not_looked_up_keep_their_bits(name, strategy):
+    """Neither the shards nor what the optimiser keeps for them."""
+    start = np.random.default_rng(5).normal(size=(11, 2)).astype(np.float32)
+    with hr.Graph().as_default() as graph:
+        shards = [hr.Variable(part, name=f"shard_{n}") for n, part in enumerate(dealt(start, 3, strategy))]
+        rows = hr.nn.embedding_lookup(shards, IDS, strategy)
+        train = getattr(hr.optim, name)(0.1).minimize(hr.sum(hr.square(rows - 1.0)))
+    with hr.Session(graph) as session:
+        before = session.read_variables()
+        session.run(train)
+        after = session.read_variables()
+    numbers = dealt(np.arange(11), 3, strategy)
+    for variable, value in after.items():
+        if np.ndim(value) == 2:
+            kept = ~np.isin(numbers[int(variable.split("/")[0][-1])], IDS)
+            assert kept.any()
+            assert value[kept].tobytes() == before[variable][kept].tobytes(), variable
+    whole = np.concatenate([after[f"shard_{n}"] for n in range(3)])
+    looked_up = np.isin(np.concatenate(numbers), IDS)
+    assert (whole[looked_up] != np.concatenate([before[f"shard_{n}"] for n in range(3)])[looked_up]).all()
+
+
+def test_every_optimizer_is_among_those_tested():
+    known = {name for name in hr.optim.__all__ if isinstance(getattr(hr.optim, name), type)}
+    assert known == {"SGD", "Momentum", "Adagrad", "Adadelta", "RMSProp", "Adam", "AdamW", "LBFGS", "Optimizer"}
