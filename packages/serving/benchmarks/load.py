@@ -1,35 +1,31 @@
-"""Load on one server: `load.py [--quick] [--json FILE]`.
+"""Load on one server: `load.py [--quick] [--peer NAME=PYTHON]... [--json FILE]`.
 
 Every number is from one run on one machine, clients and server sharing its cores, each beside something that does the
-least or the usual for the same requests: a bare ASGI callable that copies or computes, a FastAPI application with a
-validated body, and the model called directly.
+least or the usual for the same requests: a bare ASGI callable, a FastAPI application with a validated body, other
+servers in environments of their own, and the model called directly.
 """
 
 from __future__ import annotations
 
 import argparse
+import http.client
 import json
 import statistics
 import sys
 import tempfile
 import time
-from dataclasses import asdict
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import numpy as np
-from serving_process import (
-    binary_body,
-    closed_loop,
-    export_convolutions,
-    export_perceptron,
-    open_loop,
-    serving,
-)
+from serving_process import binary_request, export_convolutions, export_perceptron, many_clients, serving
 
 from headrace_checkpoint import load_model
+from headrace_serving.load import LoadRequest, open_loop
 
 PREDICT = "/v1/models/m:predict"
 INFER = "/v2/models/m/infer"
+PEERS = Path(__file__).parent / "peers"
 
 _LISTEN = """
 import json, socket, uvicorn
@@ -51,16 +47,22 @@ async def app(scope, receive, send):
     await send({"type": "http.response.body", "body": body})
 """
 COPY = """
+import os
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+import numpy as np
+w = np.ones([224, 10], np.float32)
 async def app(scope, receive, send):
     pieces, more = [], True
     while more:
         message = await receive()
         pieces.append(message["body"])
         more = message.get("more_body", False)
-    body = b"".join(pieces)[:40000]
-    headers = [(b"content-length", str(len(body)).encode())]
+    body = b"".join(pieces)
+    x = np.frombuffer(body[-896000:], np.float32).reshape(1000, 224)
+    answer = np.maximum(x @ w, 0).tobytes()
+    headers = [(b"content-length", str(len(answer)).encode())]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    await send({"type": "http.response.body", "body": answer})
 """
 VALIDATED = """
 import numpy as np
@@ -72,63 +74,89 @@ class Body(BaseModel):
 app = FastAPI()
 @app.post("/v1/models/m:predict")
 def predict(body: Body):
-    return {"predictions": (np.array(body.instances, np.float32) @ w).tolist()}
+    return {"predictions": np.maximum(np.array(body.instances, np.float32) @ w, 0).tolist()}
 """
 
 
 def small(folder: Path, seconds: float) -> dict[str, object]:
     """Measure a small perceptron by JSON, beside a bare ASGI callable."""
     export_perceptron(folder / "small" / "1", [4, 3])
-    body = b'{"instances": [[1.0, 2.0, 3.0, 4.0]]}'
+    request = LoadRequest(PREDICT, b'{"instances": [[1.0, 2.0, 3.0, 4.0]]}')
     with serving("--model", f"m={folder / 'small'}") as (url, _):
-        closed_loop(url, PREDICT, body, clients=16, seconds=seconds / 4)
-        ours = closed_loop(url, PREDICT, body, clients=16, seconds=seconds)
-        fixed = open_loop(url, PREDICT, body, rate=ours.per_second / 3, seconds=seconds)
+        many_clients(url, request, clients=16, seconds=seconds / 4)
+        ours = many_clients(url, request, clients=16, seconds=seconds)
+        fixed = open_loop(url, request, rate=min(2000.0, ours["per_second"] / 3), seconds=seconds).summary()
     with serving(command=[sys.executable, "-c", BARE + _LISTEN]) as (url, _):
-        bare = closed_loop(url, PREDICT, body, clients=16, seconds=seconds)
-    return {"ours": asdict(ours), "open_loop": asdict(fixed), "bare": asdict(bare)}
+        bare = many_clients(url, request, clients=16, seconds=seconds)
+    return {"ours": ours, "open_loop": fixed, "bare": bare}
 
 
-def large(folder: Path, seconds: float) -> dict[str, object]:
-    """Measure 1000 rows of 224 numbers by JSON and as raw bytes, beside FastAPI with a validated body and a copy."""
+def large(folder: Path, seconds: float, peers: dict[str, Path]) -> dict[str, object]:
+    """Measure 1000 rows of 224 numbers by JSON and as raw bytes, beside other servers and the least one can do."""
     export_perceptron(folder / "large" / "1", [224, 10])
     x = np.random.default_rng(1).normal(size=[1000, 224]).astype(np.float32)
-    body = json.dumps({"instances": x.tolist()}).encode()
-    raw, headers = binary_body(x)
+    by_rows = LoadRequest(PREDICT, json.dumps({"instances": x.tolist()}).encode(), {"Content-Type": "application/json"})
+    by_bytes = binary_request(INFER, x)
+    entry = {"name": "x", "shape": [1000, 224], "datatype": "FP32", "data": x.ravel().tolist()}
+    open_json = json.dumps({"inputs": [entry]}).encode()
     with serving("--model", f"m={folder / 'large'}") as (url, _):
-        by_json = closed_loop(url, PREDICT, body, clients=4, seconds=seconds)
-        by_bytes = closed_loop(url, INFER, raw, headers, clients=4, seconds=seconds)
+        result: dict[str, object] = {
+            "json": many_clients(url, by_rows, clients=4, seconds=seconds),
+            "bytes": many_clients(url, by_bytes, clients=4, seconds=seconds),
+        }
     with serving(command=[sys.executable, "-c", VALIDATED + _LISTEN]) as (url, _):
-        validated = closed_loop(url, PREDICT, body, clients=4, seconds=seconds)
+        result["fastapi"] = many_clients(url, by_rows, clients=4, seconds=seconds)
     with serving(command=[sys.executable, "-c", COPY + _LISTEN]) as (url, _):
-        copied = closed_loop(url, INFER, raw, headers, clients=4, seconds=seconds)
-    return {
-        "json": asdict(by_json),
-        "bytes": asdict(by_bytes),
-        "validated": asdict(validated),
-        "copied": asdict(copied),
+        result["copied"] = many_clients(url, by_bytes, clients=4, seconds=seconds)
+    requests = {
+        "litserve": LoadRequest("/predict", by_rows.body, by_rows.headers),
+        "mlserver": LoadRequest(INFER, open_json, {"Content-Type": "application/json"}),
     }
+    for name, python in peers.items():
+        with serving(command=[str(python), str(PEERS / f"{name}_peer.py")]) as (url, _):
+            answering(url, requests[name])
+            result[name] = many_clients(url, requests[name], clients=4, seconds=seconds)
+    return result
+
+
+def answering(url: str, request: LoadRequest, patience: float = 60.0) -> None:
+    """Wait until a server answers a request with 200."""
+    address = urlsplit(url)
+    end = time.monotonic() + patience
+    while True:
+        connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=patience)
+        try:
+            connection.request("POST", request.path, request.body, dict(request.headers))
+            if connection.getresponse().status == 200:
+                return
+        except OSError:
+            pass
+        finally:
+            connection.close()
+        if time.monotonic() > end:
+            raise TimeoutError(f"{url} does not answer")
+        time.sleep(0.2)
 
 
 def batching(folder: Path, seconds: float) -> dict[str, object]:
     """Measure a network of convolutions for 64 clients, with and without batching."""
     export_convolutions(folder / "conv" / "1")
-    body, headers = binary_body(np.zeros([1, 28, 28, 1], np.float32))
-    loads = {}
-    for name, options in (("single", []), ("batched", ["--max-batch-size", "64", "--threads", "2"])):
+    request = binary_request(INFER, np.zeros([1, 28, 28, 1], np.float32))
+    loads: dict[str, object] = {}
+    for name, options in (("single", []), ("batched", ["--max-batch-size", "64", "--threads", "1"])):
         with serving("--model", f"m={folder / 'conv'}", *options) as (url, _):
-            closed_loop(url, INFER, body, headers, clients=64, seconds=seconds / 4)
-            loads[name] = asdict(closed_loop(url, INFER, body, headers, clients=64, seconds=seconds))
-    return dict(loads)
+            many_clients(url, request, clients=64, seconds=seconds / 2)
+            loads[name] = many_clients(url, request, clients=64, seconds=seconds)
+    return loads
 
 
 def overhead(folder: Path, seconds: float) -> dict[str, object]:
     """Measure one client's latency beside that of the model itself."""
     x = np.ones([1, 4], np.float32)
-    body, headers = binary_body(x)
+    request = binary_request(INFER, x)
     with serving("--model", f"m={folder / 'small'}") as (url, _):
-        closed_loop(url, INFER, body, headers, clients=1, seconds=seconds / 4)
-        served = closed_loop(url, INFER, body, headers, clients=1, seconds=seconds)
+        many_clients(url, request, clients=1, seconds=seconds / 4)
+        served = many_clients(url, request, clients=1, seconds=seconds)
     with load_model(folder / "small" / "1") as model:
         signature = model.signatures["serving_default"]
         samples = []
@@ -136,21 +164,23 @@ def overhead(folder: Path, seconds: float) -> dict[str, object]:
             start = time.perf_counter()
             signature(x=x)
             samples.append(time.perf_counter() - start)
-    return {"served": asdict(served), "direct_p99": statistics.quantiles(samples, n=100)[98] * 1e3}
+    return {"served": served, "direct_p99": statistics.quantiles(samples, n=100)[98] * 1e3}
 
 
 def main() -> None:
     """Measure all, and print or write it as JSON."""
     parser = argparse.ArgumentParser(description="Load on one model server")
-    parser.add_argument("--quick", action="store_true", help="a second for each load instead of five")
+    parser.add_argument("--quick", action="store_true", help="two seconds for each load instead of six")
+    parser.add_argument("--peer", action="append", default=[], metavar="NAME=PYTHON", help="litserve or mlserver")
     parser.add_argument("--json", type=Path, help="write the numbers to this file")
     arguments = parser.parse_args()
-    seconds = 1.0 if arguments.quick else 5.0
+    seconds = 2.0 if arguments.quick else 6.0
+    peers = {name: Path(python) for name, _, python in (peer.partition("=") for peer in arguments.peer)}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         result = {
             "small": small(folder, seconds),
-            "large": large(folder, seconds),
+            "large": large(folder, seconds, peers),
             "batching": batching(folder, seconds),
             "overhead": overhead(folder, seconds),
         }

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
+import math
+import os
 import re
-import statistics
+import shutil
+import signal
 import subprocess
 import sys
-import time
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import numpy as np
 
 import headrace as hr
 from headrace_checkpoint import save_model
+from headrace_serving.load import LoadRequest, closed_loop
 
 COMMAND = [sys.executable, "-c", "from headrace_serving.cli import serve; serve()"]
-_LENGTH = re.compile(rb"\r\ncontent-length: *([0-9]+)", re.IGNORECASE)
+_SCRIPT = """
+local file = io.open("{body}", "rb")
+wrk.method, wrk.body = "POST", file:read("*all")
+file:close()
+{headers}
+"""
+_UNITS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4}
 _PAGE = 4096
 
 
@@ -32,12 +39,12 @@ def serving(*options: str, command: Sequence[str] = COMMAND) -> Iterator[tuple[s
     arguments = [*command, *options]
     if command is COMMAND:
         arguments += ["--port", "0", "--json", "--lame-duck", "0"]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
         try:
             assert process.stdout is not None
             yield json.loads(process.stdout.readline())["url"], process.pid
         finally:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)  # some servers have processes of their own
 
 
 def resident_bytes(process: int) -> int:
@@ -58,24 +65,27 @@ def export_perceptron(folder: Path, widths: Sequence[int], scale: float = 1.0) -
         save_model(folder, session, {"serving_default": hr.Signature(inputs={"x": x}, outputs={"y": y})})
 
 
-def export_convolutions(folder: Path) -> None:
-    """Export a small network of two convolutions over images [28, 28, 1]."""
+def export_convolutions(folder: Path, depth: int = 20, channels: int = 16) -> None:
+    """Export a network of two convolutions with strides over images [28, 28, 1] and some with residuals after them."""
     numbers = np.random.default_rng(0)
 
     def weights(*shape: int) -> hr.Variable:
-        return hr.Variable(numbers.normal(0, 0.1, shape).astype(np.float32))
+        scale = int(np.prod(shape[:-1])) ** -0.5
+        return hr.Variable(numbers.normal(0, scale, shape).astype(np.float32))
 
     with hr.Graph().as_default() as graph:
         x = hr.placeholder(hr.float32, [None, 28, 28, 1], name="x")
-        y = hr.nn.relu(hr.nn.conv2d(x, weights(3, 3, 1, 8), strides=2, padding="SAME"))
-        y = hr.nn.relu(hr.nn.conv2d(y, weights(3, 3, 8, 16), strides=2, padding="SAME"))
-        y = hr.reshape(y, [-1, 7 * 7 * 16]) @ weights(7 * 7 * 16, 10)
+        y = hr.nn.relu(hr.nn.conv2d(x, weights(3, 3, 1, channels), strides=2, padding="SAME"))
+        y = hr.nn.relu(hr.nn.conv2d(y, weights(3, 3, channels, channels), strides=2, padding="SAME"))
+        for _ in range(depth):
+            y = y + hr.nn.relu(hr.nn.conv2d(y, weights(3, 3, channels, channels), strides=1, padding="SAME"))
+        y = hr.reshape(y, [-1, 7 * 7 * channels]) @ weights(7 * 7 * channels, 10)
     with hr.Session(graph) as session:
         save_model(folder, session, {"serving_default": hr.Signature(inputs={"x": x}, outputs={"y": y})})
 
 
-def binary_body(x: np.ndarray) -> tuple[bytes, dict[str, str]]:
-    """Return an infer request with a raw tensor both ways, and its headers."""
+def binary_request(path: str, x: np.ndarray) -> LoadRequest:
+    """Return an infer request with a raw tensor both ways."""
     entry = {
         "name": "x",
         "shape": list(x.shape),
@@ -83,120 +93,46 @@ def binary_body(x: np.ndarray) -> tuple[bytes, dict[str, str]]:
         "parameters": {"binary_data_size": x.nbytes},
     }
     head = json.dumps({"inputs": [entry], "parameters": {"binary_data_output": True}}).encode()
-    return head + x.tobytes(), {"Inference-Header-Content-Length": str(len(head))}
+    return LoadRequest(path, head + x.tobytes(), {"Inference-Header-Content-Length": str(len(head))})
 
 
-@dataclass(frozen=True)
-class Load:
-    """What a load found.
+def many_clients(url: str, request: LoadRequest, *, clients: int, seconds: float) -> dict[str, float]:
+    """Put a closed loop on a server, by wrk if it is installed: a client in Python is as busy as the server.
 
-    Attributes:
-      per_second: answers per second.
-      p50: median latency, in milliseconds.
-      p99: the latency that one in a hundred exceeds, in milliseconds.
-      p999: the latency that one in a thousand exceeds, in milliseconds.
-      failed: how many answers were not 200.
+    Returns:
+      answers per second, latencies in milliseconds, how many answers were not 200, and whether wrk was there.
     """
-
-    per_second: float
-    p50: float
-    p99: float
-    p999: float
-    failed: int
-
-
-class _Connection:
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-
-    async def ask(self, request: bytes) -> bool:
-        """Send a request and read its answer; whether it is 200."""
-        self._writer.write(request)
-        head = await self._reader.readuntil(b"\r\n\r\n")
-        found = _LENGTH.search(head)
-        assert found is not None
-        await self._reader.readexactly(int(found[1]))
-        return head[9:12] == b"200"
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-async def _connect(url: str) -> _Connection:
-    address = urlsplit(url)
-    return _Connection(*await asyncio.open_connection(address.hostname, address.port, limit=1 << 24))
-
-
-def _request(path: str, body: bytes, headers: dict[str, str]) -> bytes:
-    lines = [f"POST {path} HTTP/1.1", "Host: x", f"Content-Length: {len(body)}", "Content-Type: application/json"]
-    lines += [f"{name}: {value}" for name, value in headers.items()]
-    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
-
-
-def _load(latencies: Sequence[float], failed: int, seconds: float) -> Load:
-    cuts = statistics.quantiles(latencies, n=1000) if len(latencies) > 1 else [0.0] * 999
-    return Load(len(latencies) / seconds, cuts[499] * 1e3, cuts[989] * 1e3, cuts[998] * 1e3, failed)
-
-
-def closed_loop(
-    url: str, path: str, body: bytes, headers: dict[str, str] | None = None, *, clients: int, seconds: float
-) -> Load:
-    """Let each client send its next request when the last one is answered."""
-    return asyncio.run(_closed(url, _request(path, body, headers or {}), clients, seconds))
-
-
-async def _closed(url: str, request: bytes, clients: int, seconds: float) -> Load:
-    connections = [await _connect(url) for _ in range(clients)]
-    latencies: list[float] = []
-    failed = 0
-    start = time.perf_counter()
-    end = start + seconds
-
-    async def loop(connection: _Connection) -> None:
-        nonlocal failed
-        while (before := time.perf_counter()) < end:
-            good = await connection.ask(request)
-            failed += not good
-            latencies.append(time.perf_counter() - before)
-
-    await asyncio.gather(*(loop(connection) for connection in connections))
-    for connection in connections:
-        connection.close()
-    return _load(latencies, failed, time.perf_counter() - start)
-
-
-def open_loop(
-    url: str, path: str, body: bytes, headers: dict[str, str] | None = None, *, rate: float, seconds: float
-) -> Load:
-    """Send requests at a fixed rate; latencies count from when a request should have been sent."""
-    return asyncio.run(_open(url, _request(path, body, headers or {}), rate, seconds))
-
-
-async def _open(url: str, request: bytes, rate: float, seconds: float) -> Load:
-    idle = [await _connect(url) for _ in range(64)]
-    latencies: list[float] = []
-    failed = 0
-    start = time.perf_counter()
-
-    async def one(due: float) -> None:
-        nonlocal failed
-        connection = idle.pop() if idle else await _connect(url)
-        good = await connection.ask(request)
-        failed += not good
-        latencies.append(time.perf_counter() - due)
-        idle.append(connection)
-
-    tasks: set[asyncio.Task[None]] = set()
-    for number in range(int(rate * seconds)):
-        due = start + number / rate
-        wait = due - time.perf_counter()
-        if wait > 0:
-            await asyncio.sleep(wait)
-        task = asyncio.create_task(one(due))
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
-    await asyncio.gather(*tasks)
-    for connection in idle:
-        connection.close()
-    return _load(latencies, failed, time.perf_counter() - start)
+    wrk = shutil.which("wrk")
+    if wrk is None:
+        return closed_loop(url, request, clients=clients, seconds=seconds).summary() | {"wrk": 0.0}
+    with tempfile.TemporaryDirectory() as name:
+        body, script = Path(name, "body"), Path(name, "script.lua")
+        body.write_bytes(request.body)
+        headers = "\n".join(f"wrk.headers['{key}'] = '{value}'" for key, value in request.headers.items())
+        script.write_text(_SCRIPT.format(body=body, headers=headers))
+        command = [
+            wrk,
+            "-t1",
+            f"-c{clients}",
+            f"-d{max(1, round(seconds))}s",
+            "--timeout",
+            "60s",
+            "--latency",
+            "-s",
+            str(script),
+        ]
+        said = subprocess.run([*command, url + request.path], capture_output=True, text=True, check=True).stdout
+    shares = {
+        share: float(number) * _UNITS[unit]
+        for share, number, unit in re.findall(r"^ +(50|99)% +([0-9.]+)(us|ms|s|m)$", said, re.MULTILINE)
+    }
+    failed = re.search(r"Non-2xx or 3xx responses: (\d+)", said)
+    rate = re.search(r"Requests/sec: +([0-9.]+)", said)
+    assert rate is not None, said
+    return {
+        "per_second": float(rate[1]),
+        "p50": shares.get("50", math.nan),
+        "p99": shares.get("99", math.nan),
+        "failed": float(failed[1]) if failed is not None else 0.0,
+        "wrk": 1.0,
+    }

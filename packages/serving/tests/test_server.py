@@ -41,7 +41,9 @@ def test_status(server: ModelServer) -> None:
         "model_version_status": [
             {"version": "10", "state": "END", "status": {"error_code": "UNKNOWN", "error_message": "damaged"}},
             {"version": "2", "state": "AVAILABLE", "status": {"error_code": "OK", "error_message": ""}},
-        ]
+        ],
+        "name": "half",
+        "ready": True,
     }
     with pytest.raises(ServableNotFoundError, match="Could not find version 3 of model half"):
         server.status(ModelSpec("half", 3))

@@ -187,12 +187,19 @@ class ModelServer:
             raise
 
     def status(self, spec: ModelSpec) -> bytes:
-        """Answer which versions a model has, newest first, and their states.
+        """Answer which versions a model has, newest first, and their states; also what KServe's `v1` has there.
 
         Raises:
           ServableNotFoundError: no such model or version.
         """
-        return dump_json({"model_version_status": [_status(version) for version in self.repository.versions(spec)]})
+        versions = self.repository.versions(spec)
+        return dump_json(
+            {
+                "model_version_status": [_status(version) for version in versions],
+                "name": spec.name,
+                "ready": any(version.state is State.AVAILABLE for version in versions),
+            }
+        )
 
     def metadata(self, spec: ModelSpec) -> bytes:
         """Answer the signatures of a model, as TensorFlow Serving describes them.
