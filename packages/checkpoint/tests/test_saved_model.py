@@ -121,6 +121,17 @@ def test_an_output_that_needs_a_placeholder_that_is_no_input_is_refused(by: str,
         save_model(tmp_path / "1", session, {"f": hr.Signature(inputs={"x": x, "rate": rate}, outputs={"y": y})})
 
 
+def test_a_model_that_was_made_on_devices_that_are_not_here_loads_and_runs(path: Path) -> None:
+    file = path / "saved_model.pb"
+    model = SavedModel.FromString(file.read_bytes())
+    for node in model.meta_graphs[0].graph_def.node:
+        node.device = "/job:worker/replica:0/task:3/device:GPU:0"
+    file.write_bytes(model.SerializeToString())
+    with load_model(path) as loaded:
+        result = loaded.signatures["serving_default"](x=[[1.0, 1.0]])
+    np.testing.assert_array_equal(result["out"], [[4.0, 5.0]])
+
+
 def test_the_exported_graph_can_save_again(path: Path, tmp_path: Path) -> None:
     """The path that TensorFlow takes: feed the file name, run the save operation."""
     saver = read_saved_model(path).saver_def

@@ -47,6 +47,7 @@ from headrace_checkpoint.proto.saved_model_pb2 import (
 from headrace_checkpoint.tensor_bundle import save_bundle
 
 __all__ = [
+    "DEFAULT_SIGNATURE",
     "FILE",
     "VARIABLES",
     "LoadedModel",
@@ -443,7 +444,7 @@ def load_model(path: str | os.PathLike[str], *, tags: tuple[str, ...] = (SERVE,)
     meta = read_saved_model(folder, tags)
     graph = hr.import_graph_def(meta.graph_def)
     _adopt_variables(graph, meta)
-    session = hr.Session(graph)
+    session = hr.Session(graph, config=hr.config(soft_placement=True))  # devices are those of where it was made
     try:
         start = _Start(
             initializers_of(meta),
