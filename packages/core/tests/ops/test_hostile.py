@@ -15,9 +15,10 @@ from headrace.graph.op_def import lookup_op_def
 from headrace.testing import OpCase
 
 _FAMILIES = (
-    "array", "blocks", "candidates", "conversion", "counting", "diagonal", "factorization", "fft", "floating",
-    "gather", "image", "joining", "padding", "partition", "products", "quantization", "ranges", "reshaping",
-    "reversal", "search", "selection", "slicing", "sorting", "sparse", "tensor_bytes",
+    "alignment", "array", "attention", "blocks", "candidates", "conversion", "counting", "csv_records", "debugging",
+    "diagonal", "examples", "factorization", "fft", "floating", "gather", "hashing", "image", "image_codecs",
+    "incomplete", "joining", "padding", "partition", "products", "quantization", "quantized", "ranges", "recurrent",
+    "reshaping", "reversal", "search", "selection", "slicing", "sorting", "sparse", "tensor_bytes", "volume",
 )  # fmt: skip
 _CASES = [
     case

@@ -154,20 +154,24 @@ def _parse(
 ) -> list[Any]:
     """The outputs that all operations of the family have, one list for each argument of the signature."""
     kinds = op.attr("sparse_types"), op.attr("Tdense")
-    for keys, given, what in ((sparse_keys, kinds[0], "sparse"), (dense_keys, kinds[1], "dense")):
-        if len(keys) != len(given):
-            raise InvalidArgumentError(
-                f"each {what} feature has one dtype",
-                expected=f"{len(given)} keys",
-                got=str(len(keys)),
-                hint="give as many keys as dtypes",
-            )
+    _check_count("sparse", sparse_keys, kinds[0])
+    _check_count("dense", dense_keys, kinds[1])
     found = [_sparse(batch, key, kind, alone) for key, kind in zip(sparse_keys, kinds[0], strict=True)]
     dense = [
         _dense(batch, key, kind, shape, np.asarray(default), alone)
         for key, kind, shape, default in zip(dense_keys, kinds[1], op.attr("dense_shapes"), defaults, strict=True)
     ]
     return [item for part in range(3) for item in [parts[part] for parts in found]] + dense
+
+
+def _check_count(what: str, keys: Sequence[bytes], kinds: Sequence[DType]) -> None:
+    if len(keys) != len(kinds):
+        raise InvalidArgumentError(
+            f"each {what} feature has one dtype",
+            expected=f"{len(kinds)} keys",
+            got=str(len(keys)),
+            hint="give as many keys as dtypes",
+        )
 
 
 def _items(keys: Array) -> list[bytes]:
@@ -203,7 +207,10 @@ def _parse_example_v2(
     alone = np.ndim(serialized) == 0
     batch = _Batch(_items(serialized), _items(names))
     outputs = _parse(op, batch, _items(sparse_keys), _items(dense_keys), dense_defaults, alone)
-    kinds = zip(_items(ragged_keys), op.attr("ragged_value_types"), op.attr("ragged_split_types"), strict=True)
+    keys = _items(ragged_keys)
+    _check_count("ragged", keys, op.attr("ragged_value_types"))
+    _check_count("ragged", keys, op.attr("ragged_split_types"))
+    kinds = zip(keys, op.attr("ragged_value_types"), op.attr("ragged_split_types"), strict=True)
     ragged = [_ragged(batch, key, kind, split, alone) for key, kind, split in kinds]
     return [*outputs, *(values for values, _ in ragged), *(splits for _, splits in ragged)]
 

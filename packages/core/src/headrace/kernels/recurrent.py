@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,11 @@ def _sigmoid(x: Array) -> Array:
 
 def _stored(op: OpContext, results: Any) -> tuple[Array, ...]:
     return tuple(stored(item, spec.dtype.array_type, None) for item, spec in zip(results, op.outputs, strict=True))
+
+
+def _check_same(shape: tuple[int, ...], arrays: Sequence[Array]) -> None:
+    for item in arrays:
+        Shape(shape).merge(Shape(item.shape))
 
 
 class _Cell:
@@ -81,6 +87,7 @@ def _lstm_block_cell(op: OpContext, x: Array, *state: Array) -> tuple[Array, ...
 def _lstm_block_cell_grad(op: OpContext, x: Array, *given: Array) -> tuple[Array, ...]:
     x, *rest = (widened(item) for item in (x, *given))
     cell = _Cell(op, Shape(x.shape), rest[:7], _ICFO)
+    _check_same(rest[0].shape, rest[7:])
     values = dict(zip(LSTM_OUTPUTS, rest[7:13], strict=False))
     return _stored(op, cell.back(rest[0], values, rest[13], rest[14]))
 
@@ -104,6 +111,7 @@ def _register_block(name: str, gradient: str, order: tuple[int, ...], *, bias: b
     def back(op: OpContext, seq_len_max: Array, x: Array, *given: Array) -> tuple[Array, ...]:
         x, *rest = (widened(item) for item in (x, *given))
         cell = _Cell(op, Shape(x.shape[1:]), rest[:7], order)
+        _check_same((len(x), *rest[0].shape), rest[7:])
         outputs = dict(zip(LSTM_OUTPUTS, rest[7:14], strict=True))
         cs_grad, h_grad = rest[14:]
         by_x, by_cs, by_h = np.zeros_like(x), np.zeros_like(rest[0]), np.zeros_like(rest[1])
@@ -138,6 +146,7 @@ def _gru_block_cell(op: OpContext, *inputs: Array) -> tuple[Array, ...]:
 def _gru_block_cell_grad(op: OpContext, *inputs: Array) -> tuple[Array, ...]:
     x, h_prev, w_ru, w_c, b_ru, b_c, r, u, c, g = (widened(item) for item in inputs)
     check_gru(Shape(x.shape), Shape(h_prev.shape), [Shape(item.shape) for item in (w_ru, w_c, b_ru, b_c)])
+    _check_same(h_prev.shape, [r, u, c, g])
     features = x.shape[1]
     by_c = g * (1 - u) * (1 - c * c)
     by_u = g * (h_prev - c) * u * (1 - u)

@@ -14,6 +14,8 @@ from headrace.kernels.registry import register_kernel
 from headrace.types import Array, bfloat16, float16
 
 _NARROW = (float16.array_type, bfloat16.array_type)
+_MOST_SEGMENTS = 1 << 40
+"""Rows of a result; a greater id is a damaged one."""
 Filler = Callable[[np.dtype[Any]], Any]
 
 
@@ -66,6 +68,13 @@ def _check_sorted(ids: Array) -> int:
             expected="ids that do not descend",
             got=f"{ids[:8].tolist()}",
             hint="hr.unsorted_segment_sum takes them in any order",
+        )
+    if int(ids[-1]) >= _MOST_SEGMENTS:
+        raise InvalidArgumentError(
+            "a segment id is too large",
+            expected=f"ids below {_MOST_SEGMENTS}",
+            got=str(int(ids[-1])),
+            hint="every id up to the last has a row in the result; number the segments from 0",
         )
     return int(ids[-1]) + 1
 

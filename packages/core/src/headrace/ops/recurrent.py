@@ -111,6 +111,8 @@ def _lstm_block_cell_shape(op: InferenceContext) -> list[Shape]:
 def _lstm_block_cell_grad_shape(op: InferenceContext) -> list[Shape]:
     """The gradients of LSTMBlockCell by cs_prev, by the four gates before their functions, and by the peepholes."""
     state = _lstm_state(op, 0, op.inputs[0].shape)
+    for spec in op.inputs[8:]:
+        state = state.merge(spec.shape)
     gates = Shape([state[0], None if state[1] is None else 4 * state[1]])
     return [state, gates, *(spec.shape for spec in op.inputs[4:7])]
 
@@ -136,7 +138,9 @@ def _register_block(name: str, gradient: str, gates: str, attrs: dict[str, attr.
         return [_sequence(op)[1]] * 7
 
     def gradient_shape(op: InferenceContext) -> list[Shape]:
-        _sequence(op)
+        _, outputs = _sequence(op)
+        for spec in op.inputs[9:]:
+            outputs = outputs.merge(spec.shape)
         return [spec.shape for spec in op.inputs[1:9]]
 
     shape.__doc__ = _BLOCK_DOC.format(gates)
@@ -183,4 +187,6 @@ def _gru_block_cell_shape(op: InferenceContext) -> list[Shape]:
 def _gru_block_cell_grad_shape(op: InferenceContext) -> list[Shape]:
     """The gradients of GRUBlockCell by x and h_prev, and by content and gates before their functions."""
     state = _gru_state(op)
+    for spec in op.inputs[6:]:
+        state = state.merge(spec.shape)
     return [op.inputs[0].shape, state, state, Shape([state[0], None if state[1] is None else 2 * state[1]])]

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from headrace.errors import AttrError, InvalidArgumentError, ShapeError, UnimplementedError
 from headrace.graph import attr
 from headrace.graph.op_def import HasAttrs
@@ -235,9 +237,18 @@ def given_sizes(values: Iterable[Any], what: str) -> tuple[int, ...]:
     """A shape that came as a tensor, as plain integers.
 
     Raises:
+      ShapeError: it is no vector.
       InvalidArgumentError: a size is negative.
     """
-    sizes = tuple(int(value) for value in values)
+    given: Any = values
+    if np.ndim(given) != 1:
+        raise ShapeError(
+            f"{what} is not a vector",
+            expected="one size for each axis",
+            got=f"shape {list(np.shape(given))}",
+            hint="take it from hr.shape of the tensor whose gradient it is",
+        )
+    sizes = tuple(int(value) for value in given)
     if any(size < 0 for size in sizes):
         raise InvalidArgumentError(
             f"{what} has a negative size",

@@ -276,6 +276,7 @@ _SPARSE_CASES = [
         for op in ("SparseSegmentSum", "SparseSegmentMean", "SparseSegmentSqrtN")
         for what, indices, ids, text in (
             ("index too large", _ids(0, 3), _ids(0, 0), "index is out of range"),
+            ("huge id", _ids(0, 1), np.array([0, 2**62]), "segment id is too large"),
             ("negative index", _ids(-1, 0), _ids(0, 0), "index is out of range"),
             ("ids descend", _ids(0, 1), _ids(1, 0), "not in order"),
             ("too few ids", _ids(0, 1), _ids(0), "segment id per"),

@@ -132,6 +132,13 @@ CASES = [
         raises="gradient does not fit",
     ),
     OpCase(
+        "Conv3DBackpropInputV2/one size",
+        "Conv3DBackpropInputV2",
+        [np.array(3, np.int32), _W, np.ones((1, 2, 2, 2, 1), np.float32)],
+        _PLAIN,
+        raises="input_sizes is not a vector|rank is wrong|must be a vector",
+    ),
+    OpCase(
         "Conv3DBackpropFilterV2/gradient of another shape",
         "Conv3DBackpropFilterV2",
         [_X, np.array([2, 2, 2, 2, 1], np.int32), np.ones((1, 2, 2, 3, 1), np.float32)],
