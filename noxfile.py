@@ -292,7 +292,7 @@ def oracle(session: nox.Session) -> None:
 
 @nox.session
 def measure(session: nox.Session) -> None:
-    """Measure what an area must hold: `-- core|viz [--quick] [--json FILE]`."""
+    """Measure what an area must hold: `-- core|execution|viz|... [--quick] [--json FILE]`."""
     install(session, MNIST, "--no-deps")
     install(session, "coverage", packages=ALL, tests=True)
     session.run("python", "-m", "measure", *session.posargs, env={"PYTHONPATH": "tools"})

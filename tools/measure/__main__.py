@@ -7,13 +7,14 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from measure import checkpoint, core, cpu, serving, viz
+from measure import checkpoint, core, cpu, execution, serving, viz
 from measure.report import Row, report
 
 AREAS: dict[str, Callable[[bool], Iterator[Row]]] = {
     "checkpoint": checkpoint.rows,
     "core": core.rows,
     "cpu": cpu.rows,
+    "execution": execution.rows,
     "serving": serving.rows,
     "viz": viz.rows,
 }

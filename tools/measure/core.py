@@ -8,7 +8,7 @@ import re
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from measure import hard_cases, raise_sites
@@ -132,9 +132,22 @@ def growth(quick: bool) -> Row:
     )
 
 
-def test_row(what: str, asked: str, *arguments: str) -> Row:
-    """Run some of core's tests and report their closing line."""
-    done = run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments])
+def test_row(
+    what: str,
+    asked: str,
+    *arguments: str,
+    env: Mapping[str, str] | None = None,  # noqa: PT028  # it makes a row; pytest never calls it
+) -> Row:
+    """Run some tests and report their closing line.
+
+    Args:
+      what: what the row is about.
+      asked: the bound, in words.
+      *arguments: which tests, as pytest takes them.
+      env: variables to add to the environment.
+    """
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
+    done = run(command, env={**os.environ, **(env or {})})
     closing = CLOSING.findall(done.stdout) or [tail(done.stdout, 1)]
     return Row(what, asked, closing[-1], done.returncode == 0, "" if done.returncode == 0 else tail(done.stdout))
 

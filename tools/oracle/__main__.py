@@ -1,8 +1,9 @@
-"""Run all comparisons and record them in docs/oracle.md: `python -m oracle [--graphs N]`."""
+"""Run all comparisons and record them in docs/oracle.md: `python -m oracle [--graphs N] [--no-cases] [--json FILE]`."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from importlib import metadata
@@ -57,14 +58,16 @@ def document(result: cases.Result, found: dict[str, list[graphs.Difference]], co
 def main(arguments: list[str]) -> int:
     """Compare, record, and return 1 if something that should be equal differs."""
     parser = argparse.ArgumentParser(prog="nox -s oracle --", description="Compare with TensorFlow")
-    parser.add_argument("--graphs", type=int, default=200, help="random graphs in each direction")
+    parser.add_argument("--graphs", type=int, default=500, help="random graphs in each direction")
+    parser.add_argument("--no-cases", action="store_true", help="compare no operation cases, and record nothing")
+    parser.add_argument("--json", type=Path, help="write how many were equal to this file")
     parser.add_argument("--no-record", action="store_true", help="print the record instead of writing docs/oracle.md")
     chosen = parser.parse_args(arguments)
-    result = cases.compare()
+    result = cases.Result() if chosen.no_cases else cases.compare()
     found = {direction: graphs.compare(direction, chosen.graphs) for direction in graphs.DIRECTIONS}
     found[queues.DIRECTION] = queues.compare(chosen.graphs)
     text = document(result, found, chosen.graphs)
-    if chosen.no_record:
+    if chosen.no_record or chosen.no_cases:
         print(text)
     else:
         DOCUMENT.write_text(text)
@@ -72,6 +75,9 @@ def main(arguments: list[str]) -> int:
     print(", ".join(f"{number} {outcome}" for outcome, number in sorted(result.counts.items())))
     for direction, differences in found.items():
         print(f"{direction}: {chosen.graphs - len(differences)} of {chosen.graphs} equal")
+    if chosen.json is not None:
+        equal = {direction: chosen.graphs - len(differences) for direction, differences in found.items()}
+        chosen.json.write_text(json.dumps({"cases": result.counts, "graphs": equal}, indent=2) + "\n")
     return 1 if result.differences or any(found.values()) else 0
 
 

@@ -1,4 +1,7 @@
-"""Random graphs both ways: ours in TensorFlow and TensorFlow's here, with equal values and equal gradients."""
+"""Random graphs both ways: ours in TensorFlow and TensorFlow's here, with equal values and equal gradients.
+
+Their queues and variables carry values from step to step; two steps are compared.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,13 @@ import numpy.typing as npt
 import tensorflow as tf
 
 import headrace as hr
-from oracle.recipes import Recipe, recipe
+from oracle.recipes import Recipe, recipe, start_name
 
 Values = list[npt.NDArray[Any]]
+Feeds = list[dict[str, npt.NDArray[Any]]]
 Action = Callable[..., Any]
-LOOPS = ("loop", "branch_in_loop", "scan_rows")
+LOOPS = ("loop", "branch_in_loop", "scan_rows", "counted_in_loop", "delayed_in_loop")
+STEPS = 2
 TOLERANCE: Mapping[str, tuple[float, float]] = {"float32": (2e-4, 2e-5), "float64": (1e-9, 1e-11)}
 
 
@@ -37,6 +42,113 @@ class Difference:
 def filters(channels: int, dtype: str) -> npt.NDArray[Any]:
     """Return the filter `[2, 2, channels, 2]` of every convolution."""
     return np.linspace(-0.4, 0.5, 8 * channels).reshape(2, 2, channels, 2).astype(dtype)
+
+
+class Counter:
+    """A variable of ours that adds up what it is given, without an initial value. Mutable.
+
+    Args:
+      x: the value whose dtype and shape it has.
+      number: names it, and the operation that makes it zero.
+    """
+
+    def __init__(self, x: hr.Tensor, number: int) -> None:
+        self.dtype = x.dtype
+        self.handle = hr.apply_op(
+            "VarHandleOp", dtype=x.dtype, shape=x.shape, shared_name=f"counter_{number}", container=""
+        )
+        zeros = hr.zeros(x.shape.as_tuple(), x.dtype)
+        hr.apply_op("AssignVariableOp", self.handle, zeros, name=start_name(number))
+
+    def read(self) -> hr.Tensor:
+        """Return its value."""
+        value: hr.Tensor = hr.apply_op("ReadVariableOp", self.handle, dtype=self.dtype)
+        return value
+
+    def after(self, x: hr.Tensor) -> hr.Tensor:
+        """Add a value and return the sum."""
+        with hr.control_dependencies([hr.apply_op("AssignAddVariableOp", self.handle, x)]):
+            return self.read()
+
+
+class Delay:
+    """A queue of ours through which values come one turn late, zeros first. Mutable.
+
+    Args:
+      x: the value whose dtype and shape it has.
+      number: names the operation that puts the zeros in.
+    """
+
+    def __init__(self, x: hr.Tensor, number: int) -> None:
+        self.queue = hr.FIFOQueue(8, x.dtype, shapes=[x.shape.as_tuple()])
+        self.queue.enqueue(hr.zeros(x.shape.as_tuple(), x.dtype), name=start_name(number))
+
+    def after(self, x: hr.Tensor) -> hr.Tensor:
+        """Add a value and return the one before it."""
+        with hr.control_dependencies([self.queue.enqueue(x)]):
+            value: hr.Tensor = self.queue.dequeue()
+        return value
+
+
+class TheirCounter:
+    """`Counter` in TensorFlow. Mutable."""
+
+    def __init__(self, x: Any, number: int) -> None:
+        self.dtype = x.dtype
+        self.handle = tf.raw_ops.VarHandleOp(dtype=x.dtype, shape=x.shape, shared_name=f"counter_{number}")
+        tf.raw_ops.AssignVariableOp(resource=self.handle, value=tf.zeros(x.shape, x.dtype), name=start_name(number))
+
+    def read(self) -> Any:
+        """Return its value."""
+        return tf.raw_ops.ReadVariableOp(resource=self.handle, dtype=self.dtype)
+
+    def after(self, x: Any) -> Any:
+        """Add a value and return the sum."""
+        with tf.control_dependencies([tf.raw_ops.AssignAddVariableOp(resource=self.handle, value=x)]):
+            return self.read()
+
+
+class TheirDelay:
+    """`Delay` in TensorFlow. Mutable."""
+
+    def __init__(self, x: Any, number: int) -> None:
+        self.queue = tf.queue.FIFOQueue(8, x.dtype, shapes=[x.shape])
+        self.queue.enqueue(tf.zeros(x.shape, x.dtype), name=start_name(number))
+
+    def after(self, x: Any) -> Any:
+        """Add a value and return the one before it."""
+        with tf.control_dependencies([self.queue.enqueue(x)]):
+            value = self.queue.dequeue()
+        value.set_shape(x.shape)
+        return value
+
+
+def stateful(system: Any, counter: Callable[[Any, int], Any], delay: Callable[[Any, int], Any]) -> dict[str, Action]:
+    """Return what the stateful steps mean; both systems write them in the same way.
+
+    Args:
+      system: `hr` or `tf`.
+      counter: makes a variable that adds up.
+      delay: makes a queue that delays.
+    """
+
+    def in_branch(x: Any, number: int) -> Any:
+        count = counter(x, number)
+        total = system.reduce_sum(x) if system is tf else system.sum(x)
+        return x * system.tanh(system.cond(total > 0, lambda: count.after(x), lambda: count.read() + 0.5))
+
+    def in_loop(x: Any, times: int, state: Any) -> Any:
+        return system.while_loop(
+            lambda i, s: i < times, lambda i, s: (i + 1, s * 0.5 + system.tanh(state.after(s)) * x), (0, x)
+        )[1]
+
+    return {
+        "delayed": lambda x, number: x + 0.5 * x * delay(x, number).after(x),
+        "counted": lambda x, number: x * system.tanh(counter(x, number).after(x)),
+        "counted_in_branch": in_branch,
+        "counted_in_loop": lambda x, times, number: in_loop(x, times, counter(x, number)),
+        "delayed_in_loop": lambda x, times, number: in_loop(x, times, delay(x, number)),
+    }
 
 
 def ours(dtype: str) -> dict[str, Action]:
@@ -87,6 +199,7 @@ def ours(dtype: str) -> dict[str, Action]:
             (0, x),
         )[1],
         "scan_rows": lambda x: hr.scan(lambda c, row: (hr.tanh(c + row),) * 2, x, hr.zeros_like(x[0]))[0],
+        **stateful(hr, Counter, Delay),
     }
 
 
@@ -138,6 +251,7 @@ def theirs(dtype: str) -> dict[str, Action]:
             (0, x),
         )[1],
         "scan_rows": lambda x: tf.scan(lambda c, row: tf.tanh(c + row), x, tf.zeros_like(x[0])),
+        **stateful(tf, TheirCounter, TheirDelay),
     }
 
 
@@ -149,10 +263,13 @@ def follow(plan: Recipe, actions: Mapping[str, Action], inputs: list[Any]) -> li
     return [values[index] for index in plan.outputs]
 
 
-def feeds(plan: Recipe, seed: int) -> Values:
-    """Return values for a recipe's inputs."""
+def feeds(plan: Recipe, seed: int) -> Feeds:
+    """Return values for a recipe's inputs, by name, for each step."""
     numbers = np.random.default_rng(seed)
-    return [numbers.uniform(-1, 1, shape).astype(plan.dtype) for shape in plan.inputs]
+    return [
+        {f"input_{i}:0": numbers.uniform(-1, 1, shape).astype(plan.dtype) for i, shape in enumerate(plan.inputs)}
+        for _ in range(STEPS)
+    ]
 
 
 def _dense(gradient: Any, convert: Action) -> Any:
@@ -182,22 +299,25 @@ def build_theirs(plan: Recipe) -> tuple[Any, list[Any], list[Any], list[Any]]:
     return graph, inputs, outputs, gradients
 
 
-def run_ours(graph: Any, fetches: list[str], fed: Mapping[str, npt.NDArray[Any]]) -> Values:
-    """Run tensors of our graph by name."""
+def run_ours(graph: Any, plan: Recipe, fetches: list[str], fed: Feeds) -> Values:
+    """Run tensors of our graph by name, step by step, and return what all steps gave."""
     with hr.Session(graph) as session:
-        return list(session.run(fetches, feeds=dict(fed)))
+        if plan.starts:
+            session.run(plan.starts)
+        return [value for feeds in fed for value in session.run(fetches, feeds=dict(feeds))]
 
 
-def run_theirs(graph: Any, fetches: list[str], fed: Mapping[str, npt.NDArray[Any]]) -> Values:
-    """Run tensors of TensorFlow's graph by name."""
+def run_theirs(graph: Any, plan: Recipe, fetches: list[str], fed: Feeds) -> Values:
+    """Run tensors of TensorFlow's graph by name, step by step, and return what all steps gave."""
     with tf.compat.v1.Session(graph=graph) as session:
-        return list(session.run(fetches, feed_dict=dict(fed)))
+        session.run(plan.starts)
+        return [value for feeds in fed for value in session.run(fetches, feed_dict=feeds)]
 
 
 def difference(names: list[str], got: Values, wanted: Values, dtype: str) -> str | None:
     """Return where two lists of values differ beyond rounding, or None."""
     relative, absolute = TOLERANCE[dtype]
-    for name, a, b in zip(names, got, wanted, strict=True):
+    for name, a, b in zip(names * STEPS, got, wanted, strict=True):
         if a.shape != b.shape or a.dtype != b.dtype:
             return f"{name}: {a.dtype}{list(a.shape)} here, {b.dtype}{list(b.shape)} there"
         if not np.allclose(a, b, relative, absolute, equal_nan=True):
@@ -214,38 +334,36 @@ def ours_in_tensorflow(seed: int) -> str | None:
     graph, inputs, outputs, gradients = build_ours(plan)
     known = [gradient for gradient in gradients if gradient is not None]
     names = [tensor.name for tensor in [*outputs, *known]]
-    fed = {tensor.name: value for tensor, value in zip(inputs, feeds(plan, seed), strict=True)}
-    here = run_ours(graph, names, fed)
+    fed = feeds(plan, seed)
+    here = run_ours(graph, plan, names, fed)
     imported = tf.Graph()
     with imported.as_default():
         definition = tf.compat.v1.GraphDef.FromString(hr.to_graph_def(graph).SerializeToString())
         tf.import_graph_def(definition, name="")
         if any(step.op in LOOPS for step in plan.steps):
-            return difference(names, here, run_theirs(imported, names, fed), plan.dtype)
+            return difference(names, here, run_theirs(imported, plan, names, fed), plan.dtype)
         reached = [imported.get_tensor_by_name(tensor.name) for tensor in outputs]
         sources = [imported.get_tensor_by_name(tensor.name) for tensor in inputs]
         total = tf.add_n([tf.reduce_mean(tensor) for tensor in reached])
         own = [_dense(gradient, tf.convert_to_tensor) for gradient in tf.gradients(total, sources)]
     if [gradient is None for gradient in own] != [gradient is None for gradient in gradients]:
         return "the systems disagree on which inputs are connected"
-    there = run_theirs(imported, names, fed)
-    found = difference(names, here, there, plan.dtype)
+    found = difference(names, here, run_theirs(imported, plan, names, fed), plan.dtype)
     if found is None:
-        own_names = [gradient.name for gradient in own if gradient is not None]
-        own_values = run_theirs(imported, own_names, fed)
-        found = difference(own_names, here[len(outputs) :], own_values, plan.dtype)
+        own_names = [tensor.name for tensor in [*reached, *(gradient for gradient in own if gradient is not None)]]
+        found = difference(own_names, here, run_theirs(imported, plan, own_names, fed), plan.dtype)
     return found
 
 
 def tensorflow_here(seed: int) -> str | None:
     """Build there, with TensorFlow's gradient operations, and run here."""
     plan = recipe(seed)
-    graph, inputs, outputs, gradients = build_theirs(plan)
+    graph, _, outputs, gradients = build_theirs(plan)
     names = [tensor.name for tensor in [*outputs, *(gradient for gradient in gradients if gradient is not None)]]
-    fed = {tensor.name: value for tensor, value in zip(inputs, feeds(plan, seed), strict=True)}
-    there = run_theirs(graph, names, fed)
+    fed = feeds(plan, seed)
+    there = run_theirs(graph, plan, names, fed)
     imported = hr.import_graph_def(graph.as_graph_def().SerializeToString())
-    return difference(names, run_ours(imported, names, fed), there, plan.dtype)
+    return difference(names, run_ours(imported, plan, names, fed), there, plan.dtype)
 
 
 DIRECTIONS: Mapping[str, Callable[[int], str | None]] = {

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 Dims = tuple[int, ...]
+STATEFUL = ("delayed", "counted", "counted_in_branch", "counted_in_loop", "delayed_in_loop")
+"""Operations whose value depends on the steps before; the last of their options is a number of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,16 @@ class Recipe:
     inputs: tuple[Dims, ...]
     steps: tuple[Step, ...]
     outputs: tuple[int, ...]
+
+    @property
+    def starts(self) -> list[str]:
+        """Names of the operations that give queues and variables what they hold before the first step."""
+        return [start_name(step.options[-1]) for step in self.steps if step.op in STATEFUL]
+
+
+def start_name(number: object) -> str:
+    """Return the name of the operation that fills the queue or the variable of a number."""
+    return f"start_{number}"
 
 
 class _Writer:
@@ -207,6 +219,14 @@ def _control(writer: _Writer) -> None:
     writer.add(op, (x,), writer.shapes[x], *([writer.dice.randrange(4)] if op in ("loop", "branch_in_loop") else []))
 
 
+def _state(writer: _Writer) -> None:
+    x = writer.pick()
+    assert x is not None
+    op = writer.dice.choice(STATEFUL)
+    times = [writer.dice.randrange(4)] if op.endswith("loop") else []
+    writer.add(op, (x,), writer.shapes[x], *times, len(writer.steps))
+
+
 MAKERS = (
     _unary,
     _unary,
@@ -223,6 +243,7 @@ MAKERS = (
     _images,
     _control,
     _control,
+    _state,
 )
 
 

@@ -1,7 +1,8 @@
 """What branches and loops cost, beside TensorFlow's where that is installed.
 
-Four numbers: one iteration of a loop whose body is ten small operations, and what it costs over NumPy's own time for
-the same ten calls; the same with the gradient of the whole loop; one branch; and one row of a scan.
+Five numbers: one iteration of a loop whose body is ten small operations, and what it costs over NumPy's own time for
+the same ten calls; the same with the gradient of the whole loop; one iteration of a loop that counts and adds, which
+shows the loop itself; one branch; and one row of a scan.
 
 Timing as in overhead.py: the systems take turns; median and distance between the quartiles over the rounds. A loop of
 1,000 iterations counts as 1,000.
@@ -26,7 +27,7 @@ import headrace as hr
 
 ITERATIONS = 1000
 WIDTH = 16
-LOOPS = ("iteration", "iteration_with_gradient", "row_of_scan")
+LOOPS = ("iteration", "iteration_with_gradient", "smallest_iteration", "row_of_scan")
 
 
 def headrace_calls(x: Floats) -> dict[str, Call]:
@@ -41,15 +42,18 @@ def headrace_calls(x: Floats) -> dict[str, Call]:
 
         end = hr.while_loop(lambda i, s: i < ITERATIONS, body, (0, v))[1]
         (slope,) = hr.gradients(end, [v])
+        added = hr.while_loop(lambda i, s: i < ITERATIONS, lambda i, s: (i + 1, s + v), (0, v))[1]
         chosen = hr.cond(v[0] > 0.0, lambda: v * 2.0, lambda: v + 1.0)
         rows = hr.zeros([ITERATIONS, WIDTH]) + v
         scanned, _ = hr.scan(lambda carry, row: (carry + row, carry + row), rows, hr.zeros([WIDTH]))
     session = hr.Session(graph)
     loop, both = session.make_callable(end, [v]), session.make_callable([end, slope], [v])
     branch, scan = session.make_callable(chosen, [v]), session.make_callable(scanned, [v])
+    smallest = session.make_callable(added, [v])
     return {
         "iteration": lambda: loop(x),
         "iteration_with_gradient": lambda: both(x),
+        "smallest_iteration": lambda: smallest(x),
         "branch": lambda: branch(x),
         "row_of_scan": lambda: scan(x),
     }
@@ -74,15 +78,18 @@ def tensorflow_calls(x: Floats) -> dict[str, Call]:
 
         end = tf.while_loop(lambda i, s: i < ITERATIONS, body, (0, v))[1]
         (slope,) = tf.gradients(end, [v])
+        added = tf.while_loop(lambda i, s: i < ITERATIONS, lambda i, s: (i + 1, s + v), (0, v))[1]
         chosen = tf.cond(v[0] > 0.0, lambda: v * 2.0, lambda: v + 1.0)
         rows = tf.zeros([ITERATIONS, WIDTH]) + v
         scanned = tf.scan(lambda carry, row: carry + row, rows, tf.zeros([WIDTH]))
     session = v1.Session(graph=graph)
     loop, both = session.make_callable(end, [v]), session.make_callable([end, slope], [v])
     branch, scan = session.make_callable(chosen, [v]), session.make_callable(scanned, [v])
+    smallest = session.make_callable(added, [v])
     return {
         "iteration": lambda: loop(x),
         "iteration_with_gradient": lambda: both(x),
+        "smallest_iteration": lambda: smallest(x),
         "branch": lambda: branch(x),
         "row_of_scan": lambda: scan(x),
     }

@@ -97,7 +97,8 @@ def main() -> None:
         ratio = "" if cost.ratio is None else f"   TensorFlow / ours {cost.ratio:.2f}"
         print(f"{cost.name:14} {'   '.join(parts)}{ratio}")
     if arguments.json is not None:
-        arguments.json.write_text(json.dumps([asdict(cost) | {"ratio": cost.ratio} for cost in costs], indent=2) + "\n")
+        result = {"costs": [asdict(cost) | {"ratio": cost.ratio} for cost in costs]}
+        arguments.json.write_text(json.dumps(result, indent=2) + "\n")
 
 
 if __name__ == "__main__":
