@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -238,3 +239,103 @@ def test_a_branch_may_return_what_chose_it() -> None:
     found = hr.Session(graph, config=hr.config(passes=[])).run(y, feeds={p: fed})
     assert found
     assert not np.shares_memory(found, fed)
+
+
+def _loop(
+    condition: Callable[[hr.Tensor], hr.Tensor], body: Callable[[hr.Tensor, hr.Tensor], hr.Tensor]
+) -> tuple[hr.Tensor, hr.Tensor, hr.Tensor]:
+    """A loop of one variable built by hand: the value where it ends, what goes on, and the result."""
+    i = hr.apply_op("Merge", [hr.apply_op("Enter", hr.constant(0), frame_name="loop")])[0]
+    more = hr.apply_op("LoopCond", condition(i))
+    done, go = hr.apply_op("Switch", i, more)
+    i.op.graph.close_loop(i.op, hr.apply_op("NextIteration", body(i, go)))
+    return done, more, hr.apply_op("Exit", done)
+
+
+def _several_conditions() -> hr.Tensor:
+    done, more, result = _loop(lambda i: i < 3, lambda i, go: go + 1)
+    hr.apply_op("Switch", done.op.inputs[0], hr.apply_op("LoopCond", hr.logical_not(more)))
+    return result
+
+
+def _irregular() -> hr.Tensor:
+    """One loop variable lives only as long as a branch."""
+    on = hr.apply_op("Switch", hr.constant(0), hr.placeholder_with_default(True))[1]
+    i, j = (hr.apply_op("Merge", [hr.apply_op("Enter", x, frame_name="l")])[0] for x in (hr.constant(0), on))
+    more = hr.apply_op("LoopCond", i < 3)
+    for head in (i, j):
+        done, go = hr.apply_op("Switch", head, more)
+        head.op.graph.close_loop(head.op, hr.apply_op("NextIteration", go + 1))
+    result: hr.Tensor = hr.apply_op("Exit", done)
+    return result
+
+
+def _works_where_it_ends() -> hr.Tensor:
+    done, _, _ = _loop(lambda i: i < 3, lambda i, go: go + 1)
+    result: hr.Tensor = hr.apply_op("Exit", done + 1)
+    return result
+
+
+def _draws_in_condition_and_body() -> hr.Tensor:
+    noise: list[hr.Tensor] = []
+
+    def condition(i: hr.Tensor) -> hr.Tensor:
+        with hr.control_dependencies([i]):
+            noise.append(hr.random.uniform([]))
+        return hr.astype(i, hr.float32) + noise[0] < 3.0
+
+    return _loop(condition, lambda i, go: go + 1 + hr.astype(noise[0] * 0.0, hr.int32))[2]
+
+
+def _merge_in_nobodys_branch() -> hr.Tensor:
+    off, on = hr.apply_op("Switch", hr.constant(1.0), hr.placeholder_with_default(True))
+    inner = hr.apply_op("Switch", on, hr.placeholder_with_default(True))
+    result: hr.Tensor = hr.apply_op("Merge", [off, inner[1]])[0]
+    return result
+
+
+@pytest.mark.parametrize(
+    ("build_it", "reason"),
+    [
+        (_several_conditions, "its loop has several conditions"),
+        (_irregular, "the loop variables of its loop do not live as long as each other"),
+        (_works_where_it_ends, "it reads something else than a loop variable where the loop ends"),
+        (_draws_in_condition_and_body, "its loop needs it both to go on and in its body"),
+        (_merge_in_nobodys_branch, "its inputs are not the two ways of one Switch"),
+    ],
+)
+def test_what_has_no_structured_form_is_told_and_runs(build_it: Callable[[], hr.Tensor], reason: str) -> None:
+    with hr.Graph(seed=3).as_default() as graph:
+        result = build_it()
+    with pytest.raises(hr.errors.GraphError, match=rf"has no structured form: {reason}"):
+        raise_control_flow(graph, graph.operations)
+    hr.Session(graph).run(result, timeout=10)
+
+
+def test_an_effect_of_a_branch_without_a_result_leaves_the_graph_as_it_is() -> None:
+    with hr.Graph().as_default() as graph:
+        variable = hr.Variable(0.0, name="v")
+        handle = hr.apply_op("Switch", variable.handle, hr.placeholder_with_default(True))[1]
+        update = graph.create_op("AssignAddVariableOp", [handle, hr.constant(1.0)], {"dtype": hr.float32})
+    with pytest.raises(hr.errors.GraphError, match="it has an effect that no result of its branch or loop asks for"):
+        raise_control_flow(graph, graph.operations)
+    session = hr.Session(graph)
+    session.run(update)
+    assert session.read_variables(["v"])["v"] == 1.0
+
+
+def test_a_branch_on_the_loop_variable_itself_is_no_second_condition() -> None:
+    def body(i: hr.Tensor, go: hr.Tensor) -> hr.Tensor:
+        off, on = hr.apply_op("Switch", i, hr.equal(i, 2))  # of the head, so it is there in the last iteration too
+        odd: hr.Tensor = go + 1 + hr.apply_op("Merge", [off * 0, on * 0 + 5])[0]
+        return odd
+
+    with hr.Graph().as_default() as graph:
+        _, _, result = _loop(lambda i: i < 10, body)
+    bounded = prune(graph, [result], [], [])
+    assert not has_tokens(raising(bounded))
+    expected = 0
+    while expected < 10:
+        expected += 6 if expected == 2 else 1
+    for passes in ([], ["raising"]):
+        assert hr.Session(graph, config=hr.config(passes=passes)).run(result) == expected

@@ -11,6 +11,10 @@ import pytest
 
 import headrace as hr
 from headrace.runtime import workers
+from headrace.runtime.executor import StepExecutor
+from headrace.runtime.resources import ResourceManager
+from headrace.runtime.step_definition import StepDefinition
+from headrace.runtime.step_state import Activation, StepState
 
 
 @hr.register_op(
@@ -359,3 +363,34 @@ def test_what_need_not_wait_in_a_function_runs_before_what_waits(place: str) -> 
         _places[place].come += 1
         _places[place].condition.notify_all()
     assert pending.result(timeout=10) == 1.0
+
+
+def _plan() -> StepExecutor:
+    with hr.Graph().as_default() as graph:
+        y = hr.apply_op("Switch", hr.constant(1.0), hr.constant(True))[1] + 1.0
+    definition = StepDefinition(graph, [y], (), (), ResourceManager(), hr.config(passes=[]))
+    compiled = definition.plan_for([]).compiled
+    assert isinstance(compiled, StepExecutor)
+    return compiled
+
+
+def test_a_step_that_ends_early_is_an_error_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = _plan()
+    assert plan(()) == [2.0]
+    monkeypatch.setattr(StepState, "start", lambda self, arguments: [])
+    with pytest.raises(hr.errors.InternalError, match=r"a step ended early(.|\n)*please report"):
+        plan(())
+
+
+def test_a_result_that_nothing_computed_is_an_error_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = _plan()
+    run = StepState.finish
+
+    def forget(self: StepState, activation: Activation, outputs: Any) -> Any:
+        ready = run(self, activation, outputs)
+        self.results[0] = None
+        return ready
+
+    monkeypatch.setattr(StepState, "finish", forget)
+    with pytest.raises(hr.errors.InternalError, match=r"'AddV2:0' was not computed(.|\n)*please report"):
+        plan(())

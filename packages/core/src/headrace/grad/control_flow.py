@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.errors import GradientError, GraphError
+from headrace.errors import GradientError, HeadraceError
 from headrace.grad.registry import no_gradient, register_gradient
 from headrace.graph.extensions import needed_operations
 from headrace.graph.frames import has_tokens
@@ -31,7 +31,7 @@ def differentiable_form(graph: Graph, targets: Sequence[Tensor]) -> None:
     for operations in (graph.operations, closed):
         try:
             raised = raise_control_flow(graph, operations)
-        except GraphError:  # if the walk comes to a primitive, its rule says why
+        except HeadraceError:  # if the walk comes to a primitive, its rule says why
             continue
         graph.extensions.update(raised.standing)
         graph.raised.update(raised.standing.values())
@@ -43,7 +43,7 @@ def _refuse(op: Operation, *gradients: Tensor) -> Sequence[Tensor]:
     try:
         operations, _ = needed_operations(op.outputs, (), ())
         raise_control_flow(op.graph, operations)
-    except GraphError as error:
+    except HeadraceError as error:
         why = error.what
     raise GradientError(
         f"differentiation reached the primitive '{op.name}': {why}",

@@ -168,8 +168,8 @@ class _Raising:
                 self._loops.setdefault(frame, _Loop(frame)).heads.append(op)
         for op in self._operations:
             loop = self._loops.get(self._frames[op])
-            if op.type == "Switch" and back_edge(op.inputs[0].op) is not None and loop is not None:
-                predicate = predicate_of(op)
+            predicate = predicate_of(op) if op.type == "Switch" else None
+            if predicate is not None and predicate.op.type == "LoopCond" and loop is not None:
                 loop.predicate = predicate if loop.predicate is None else loop.predicate
                 if loop.predicate is not predicate:
                     raise _no_form(op, "its loop has several conditions")
@@ -443,9 +443,6 @@ class _Raising:
                 for item in self._in_order(every, shared):
                     self._emit(item, every)
                 results = self._block(inside, following)
-            results = [
-                self._kept(tensor, variable) for tensor, variable in zip(results, builder.body_arguments, strict=True)
-            ]
             outputs = builder.finish(predicate, results, parallel_iterations=loop.frame.parallel_iterations)
         self._copied.update(op for op in self._operations if self._frames[op] is loop.frame and op.type in TOKEN_TYPES)
         for head, output in zip(loop.heads, outputs, strict=False):
@@ -454,12 +451,6 @@ class _Raising:
 
     def _variables(self, loop: _Loop, arguments: Sequence[Tensor]) -> dict[Tensor, Tensor]:
         return {head.outputs[0]: argument for head, argument in zip(loop.heads, arguments, strict=True)}
-
-    def _kept(self, tensor: Tensor, variable: Tensor) -> Tensor:
-        """A result of the body, as an operation of the body."""
-        if tensor.dtype is not variable.dtype:
-            raise _no_form(tensor.op, "its loop variable changes its dtype")
-        return tensor
 
     def _shared(self, inside: _Region, results: Sequence[Tensor]) -> list[Operation]:
         """What runs in every iteration, the last one included, as far as the body reads it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.errors import GraphError
+from headrace.errors import HeadraceError
 from headrace.graph.extensions import needed_operations, standing_for
 from headrace.graph.frames import Frames, has_tokens
 from headrace.graph.graph import Graph
@@ -24,7 +24,7 @@ def raising(graph: Graph) -> Graph:
     work = rewrite(graph, lambda op, inputs, target: None)
     try:
         raised = raise_control_flow(work, work.operations)
-    except GraphError:
+    except HeadraceError:  # it has no structured form, or none whose static shapes are right
         return graph
     work.extensions.update(raised.standing)
     work.raised.update(raised.standing.values())
