@@ -3,6 +3,7 @@
 from headrace_checkpoint import ops as _ops  # noqa: F401  # registers the operations
 from headrace_checkpoint.bundle_state import newest_bundle, write_bundle_state
 from headrace_checkpoint.callback import Checkpoints
+from headrace_checkpoint.frozen_graph import FrozenGraph, freeze
 from headrace_checkpoint.restore import Mismatch, Part, RestoreReport
 from headrace_checkpoint.retention import Best
 from headrace_checkpoint.safetensors import SafetensorsFile, load_safetensors, save_safetensors
@@ -19,6 +20,7 @@ __all__ = [
     "CheckpointManager",
     "CheckpointWarning",
     "Checkpoints",
+    "FrozenGraph",
     "HuggingFaceIndex",
     "LoadedModel",
     "LoadedSignature",
@@ -30,6 +32,7 @@ __all__ = [
     "SignatureTensor",
     "TensorBundle",
     "Writers",
+    "freeze",
     "load_model",
     "load_safetensors",
     "merge_bundles",

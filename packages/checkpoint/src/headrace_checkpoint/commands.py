@@ -1,4 +1,4 @@
-"""The command `headrace checkpoint`: verify, compare, convert and average files of tensors."""
+"""The command `headrace checkpoint`: verify, compare, convert and average files of tensors, and freeze models."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ from headrace.errors import HeadraceError, InvalidArgumentError, NotFoundError
 from headrace_checkpoint.comparison import average as average_of
 from headrace_checkpoint.comparison import differences
 from headrace_checkpoint.dtypes import Array
+from headrace_checkpoint.frozen_graph import freeze as freeze_model
+from headrace_checkpoint.inference_passes import LEVELS
+from headrace_checkpoint.saved_model import DEFAULT_SIGNATURE, load_model
 from headrace_checkpoint.sources import OpenSource, open_source, source_of_step
 from headrace_checkpoint.store import list_steps, read_newest_step, write_step
 from headrace_checkpoint.targets import FORMATS, write_tensors
@@ -29,7 +32,7 @@ Item = TypeVar("Item")
 
 @click.group()
 def checkpoint() -> None:
-    """Work with files of tensors, of this program and of others.
+    """Work with files of tensors, of this program and of others, and with saved models.
 
     PATH is a directory of steps (the newest is meant), one step, a safetensors file or the index of several, an .npz
     file, or a TensorFlow checkpoint (its prefix or any of its files).
@@ -131,6 +134,23 @@ def average(paths: tuple[str, ...], output: Path, form: str | None, step: int | 
     arrays = dict(_shown(average_of(sources), "averaging", len(sources[-1].tensors)))
     _write(output, arrays, form, sources[-1].step if step is None else step, 5 * 10**9)
     click.echo(f"average of {len(sources)} written to {output}")
+
+
+@checkpoint.command()
+@click.argument("model")
+@click.argument("target", type=click.Path(path_type=Path))
+@click.option("--signature", default=DEFAULT_SIGNATURE, show_default=True, help="Which of the model's functions.")
+@click.option("--level", type=click.Choice(list(LEVELS)), default="basic", show_default=True, help="Of optimisation.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+def freeze(model: str, target: Path, signature: str, level: str, as_json: bool) -> None:
+    """Write a function of the saved model MODEL as one graph file, its variables as constants."""
+    with load_model(model) as loaded:
+        frozen = freeze_model(loaded, target, signature=signature, level=level)
+    if as_json:
+        click.echo(json.dumps({"inputs": frozen.inputs, "outputs": frozen.outputs, "operations": frozen.operations}))
+    else:
+        click.echo(f"{frozen.operations} operations written to {target}")
+        click.echo(f"  feed   {', '.join(frozen.inputs) or 'nothing'}\n  fetch  {', '.join(frozen.outputs)}")
 
 
 def _open(path: str) -> OpenSource:
