@@ -41,6 +41,7 @@ PUBLIC = (
     "headrace.interfaces",
     "headrace.testing",
     "headrace.graph.proto",
+    "headrace.passes",
     "headrace.placement",
     "headrace.plan",
     *(f"headrace.loops.{name}" for name in ("fusion", "interpreter", "ir", "lowering")),
