@@ -8,7 +8,7 @@ import pkgutil
 
 import pytest
 
-PACKAGES = ("headrace", "headrace_checkpoint", "headrace_serving", "headrace_viz")
+PACKAGES = ("headrace", "headrace_checkpoint", "headrace_cpu", "headrace_serving", "headrace_viz")
 MODULES = [
     info.name
     for package in PACKAGES

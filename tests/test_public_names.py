@@ -15,7 +15,7 @@ from types import ModuleType
 import pytest
 
 RECORDED = Path(__file__).parent.parent / "docs" / "api"
-PACKAGES = ("headrace", "headrace_checkpoint", "headrace_serving", "headrace_viz")
+PACKAGES = ("headrace", "headrace_checkpoint", "headrace_cpu", "headrace_serving", "headrace_viz")
 
 
 class _Elided:

@@ -13,7 +13,7 @@ import numpy as np
 
 import headrace as hr
 
-MODULES = ("headrace", "headrace_checkpoint", "headrace_serving", "headrace_viz")
+MODULES = ("headrace", "headrace_checkpoint", "headrace_cpu", "headrace_serving", "headrace_viz")
 GROUPS = ("headrace.backends", "headrace.ops", "headrace.session_targets", "headrace.commands", "headrace.inspectors")
 
 
