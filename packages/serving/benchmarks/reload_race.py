@@ -1,7 +1,8 @@
 """Clients that ask while versions come and go: `reload_race.py [--seconds N] [--cycles N] [--json FILE]`.
 
 Version n answers n times its input, so an answer tells which version gave it, and none may be older than one that the
-same client got before. Then a model is loaded and unloaded many times, and resident memory is compared.
+same client got before. Then a model is loaded and unloaded many times, and the memory of all processes (PSS) is
+compared.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
-from serving_process import export_perceptron, resident_bytes, serving
+from serving_process import export_perceptron, proportional_bytes, serving
 
 from headrace.errors import HeadraceError
 from headrace_serving import Client
@@ -94,17 +95,18 @@ def race(folder: Path, seconds: float) -> dict[str, float]:
     }
 
 
-def leak(folder: Path, cycles: int) -> dict[str, float]:
-    """Measure resident memory over many times of loading and unloading."""
-    export_perceptron(folder / "leak" / "1", [512, 512, 10])
-    with serving("--model", f"m={folder / 'leak'}", "--poll", "0") as (url, process), Client(url) as client:
+def leak(folder: Path, cycles: int, *options: str) -> dict[str, float]:
+    """Measure the memory of the server's processes over many times of loading and unloading."""
+    model = folder / f"leak{len(options)}"
+    export_perceptron(model / "1", [512, 512, 10])
+    with serving("--model", f"m={model}", "--poll", "0", *options) as (url, process), Client(url) as client:
         sizes = []
         for _ in range(cycles):
             client.unload("m")
             client.load("m")
             client.predict("m", {"x": np.ones([1, 512], np.float32)})
-            sizes.append(resident_bytes(process))
-    settled = sizes[len(sizes) // 4]
+            sizes.append(proportional_bytes(process))
+    settled = sizes[len(sizes) // 2]
     return {"cycles": cycles, "settled_bytes": settled, "grown_bytes": sizes[-1] - settled}
 
 
@@ -116,7 +118,11 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the numbers to this file")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        result = {"race": race(Path(name), arguments.seconds), "leak": leak(Path(name), arguments.cycles)}
+        result = {
+            "race": race(Path(name), arguments.seconds),
+            "leak": leak(Path(name), arguments.cycles),
+            "leak_workers": leak(Path(name), arguments.cycles, "--workers", "2"),
+        }
     text = json.dumps(result, indent=2)
     print(text)
     if arguments.json is not None:

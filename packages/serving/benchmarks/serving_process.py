@@ -30,7 +30,6 @@ file:close()
 {headers}
 """
 _UNITS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4}
-_PAGE = 4096
 
 
 @contextmanager
@@ -47,9 +46,13 @@ def serving(*options: str, command: Sequence[str] = COMMAND) -> Iterator[tuple[s
             os.killpg(process.pid, signal.SIGKILL)  # some servers have processes of their own
 
 
-def resident_bytes(process: int) -> int:
-    """Return the resident memory of a process."""
-    return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * _PAGE
+def proportional_bytes(process: int) -> int:
+    """Return the memory of a process and its children; what several share counts once (PSS)."""
+    own = Path(f"/proc/{process}/smaps_rollup").read_text()
+    found = re.search(r"^Pss: +(\d+) kB", own, re.MULTILINE)
+    assert found is not None
+    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return int(found[1]) * 1024 + sum(proportional_bytes(int(child)) for child in children)
 
 
 def export_perceptron(folder: Path, widths: Sequence[int], scale: float = 1.0) -> None:

@@ -39,6 +39,18 @@ def test_a_call_that_is_not_short_ends_it(computing: float, waiting: float) -> N
     assert not calls.is_short(1, 100)
 
 
+def test_a_call_here_that_takes_long_lets_a_thread_find_out() -> None:
+    calls = ShortCalls()
+    for _ in range(16):
+        calls.called(1, 100, 0.0001, 0.001)
+    calls.called_here(1, 100, 0.0001)
+    assert calls.is_short(1, 100)
+    calls.called_here(1, 100, 0.1)
+    assert not calls.is_short(1, 100)
+    calls.called(1, 100, 0.0001, 0.001)
+    assert calls.is_short(1, 100)
+
+
 def test_signatures_do_not_pile_up() -> None:
     calls = ShortCalls()
     for signature in range(5000):

@@ -127,6 +127,8 @@ class Endpoint:
         self._active = 0
         self._calls: dict[tuple[str, bytes], Call] = {}
         self._json = ThreadPoolExecutor(2, thread_name_prefix="headrace-serving-json")
+        # One thread, for models are loaded one at a time, and each thread that loads keeps memory of its own for it.
+        self._management = ThreadPoolExecutor(1, thread_name_prefix="headrace-serving-management")
         self._waiter = Waiter()
         self.batching = batching
         self.executor: Executor = (
@@ -229,7 +231,8 @@ class Endpoint:
         if call.method is Method.INDEX:
             return await asyncio.to_thread(self.server.index, body)
         change = self.server.load if call.method is Method.LOAD else self.server.unload
-        answer = await asyncio.to_thread(change, call.spec.name, body)
+        loop = asyncio.get_running_loop()
+        answer = await loop.run_in_executor(self._management, change, call.spec.name, body)
         await self._others(call.method.value, call.spec.name)
         return answer
 

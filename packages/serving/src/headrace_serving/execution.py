@@ -94,6 +94,20 @@ class ShortCalls:
         short = computing < _SHORT_SECONDS and waiting < _SHORT_WAIT_SECONDS
         self._in_a_row[key] = self._in_a_row.get(key, 0) + 1 if short else 0
 
+    def called_here(self, signature: int, input_bytes: int, waiting: float) -> None:
+        """Remember a call that no thread was woken for.
+
+        How long it has computed is not asked, for that takes as long as a short call. One that has taken long may have
+        been interrupted: the next one goes to a thread, which finds out.
+
+        Args:
+          signature: its identity.
+          input_bytes: bytes of its inputs.
+          waiting: seconds from its beginning to its end.
+        """
+        if waiting >= _SHORT_SECONDS:
+            self._in_a_row[signature, input_bytes.bit_length()] = _CALLS_IN_A_ROW - 1
+
 
 class Executor(Protocol):
     """Computes the outputs of works, on threads of its own unless that would take longer than the call.
@@ -147,7 +161,17 @@ class ThreadExecutor:
 
     def compute_if_short(self, work: Work) -> Outputs | None:
         """Return the outputs of a work that is known to be short; None for others."""
-        return self._call(work) if self._short.is_short(id(work.signature), work.input_bytes) else None
+        input_bytes = work.input_bytes
+        if not self._short.is_short(id(work.signature), input_bytes):
+            return None
+        work.started = time.monotonic()
+        try:
+            return call_signature(work.signature, work.inputs)
+        finally:
+            waiting = time.monotonic() - work.started
+            self._short.called_here(id(work.signature), input_bytes, waiting)
+            rows = _rows(work)
+            self._observe(work, rows, rows, waiting)
 
     def _settle(self, work: Work, future: Future[Outputs]) -> None:
         if not future.set_running_or_notify_cancel():

@@ -6,6 +6,8 @@ answers goes on answering. A version that cannot be loaded is not tried again un
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -158,6 +160,7 @@ class ModelManager:
             for number in loaded:
                 if number not in wanted:
                     self._repository.retire(name, number)
+                    return_memory()
         self._repository.label(name, config.labels)
 
     def _load(self, name: str, number: int, path: Path) -> None:
@@ -175,9 +178,16 @@ class ModelManager:
     def _unload(self, name: str) -> None:
         for version in self._known(name):
             self._repository.retire(name, version.number)
+        return_memory()
 
     def _known(self, name: str) -> list[ModelVersion]:
         try:
             return self._repository.versions(ModelSpec(name))
         except ServableNotFoundError:
             return []
+
+
+def return_memory() -> None:
+    """Let the system have the memory back that was freed; the C library keeps it unless it is asked."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
