@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
+from headrace_checkpoint.frozen_graph import freeze
 from headrace_checkpoint.restore import Part
 from headrace_checkpoint.saved_model import load_model, save_model
 from headrace_checkpoint.saver import Saver
@@ -355,3 +356,65 @@ def test_a_checkpoint_of_tensorflow_1_in_parts_restores_into_whole_and_otherwise
     with hr.Session(graph) as session:
         Saver(halves, parts=places).restore(session, prefix)
         np.testing.assert_array_equal(np.concatenate(session.run(halves)), whole)
+
+
+def _run_frozen(frozen: Any, feeds: list[Any]) -> list[Any]:
+    """Run a frozen graph in TensorFlow."""
+    proto = tf.compat.v1.GraphDef.FromString(frozen.path.read_bytes())
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        tf.import_graph_def(proto, name="")
+        found: list[Any] = session.run(list(frozen.outputs), dict(zip(frozen.inputs, feeds, strict=True)))
+        return found
+
+
+@pytest.mark.parametrize("level", ["none", "basic", "extended", "all"])
+def test_C35_tensorflow_runs_our_frozen_graphs(level: str, tmp_path: Path) -> None:
+    """Ours; and its own, with functions, a loop, a branch, convolutions and batch normalisation."""
+    line = Model()
+    with hr.Session(line.graph) as session:
+        expected = session.run(line.y, feeds={line.x: X})
+        (found,) = _run_frozen(freeze(session, tmp_path / "g.pb", [line.y], level=level), [X])
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    data = Path(__file__).parent / "data" / "tf221_loop"
+    with load_model(data) as model:
+        (found,) = _run_frozen(freeze(model, tmp_path / "g.pb", level=level), [8, [1.0, 2.0, 3.0]])
+    assert found.tolist() == [29.0, 61.0, 93.0]
+    layers = tf.keras.layers
+    tf.keras.utils.set_random_seed(3)
+    keras = tf.keras.Sequential(
+        [
+            layers.Input((8, 8, 3)),
+            layers.Conv2D(4, 3),
+            layers.BatchNormalization(),
+            layers.ReLU(),
+            layers.Flatten(),
+            layers.Dense(5),
+            layers.BatchNormalization(),
+        ]
+    )
+    for variable in keras.variables:
+        variable.assign(np.random.default_rng(1).uniform(0.1, 1.0, variable.shape))
+    x = np.random.default_rng(0).normal(size=(2, 8, 8, 3)).astype(np.float32)
+    with load_model(_export(keras, tmp_path / "m")) as model:
+        frozen = freeze(model, tmp_path / "g.pb", level=level)
+    (found,) = _run_frozen(frozen, [x])
+    np.testing.assert_allclose(found, keras(x, training=False).numpy(), rtol=1e-4, atol=1e-4)
+    types = [node.op for node in tf.compat.v1.GraphDef.FromString(frozen.path.read_bytes()).node]
+    assert ("Mul" in types) == (level == "basic")  # at none it is in functions, from extended on in the weights
+
+
+@pytest.mark.parametrize("layer", ["LSTM", "GRU"])
+def test_recurrent_layers_freeze(layer: str, tmp_path: Path) -> None:
+    tf.keras.utils.set_random_seed(2)
+    layers = tf.keras.layers
+    keras = tf.keras.Sequential([layers.Input((None, 3)), getattr(layers, layer)(7), layers.Dense(3)])
+    x = np.random.default_rng(0).normal(size=(2, 5, 3)).astype(np.float32)
+    expected = keras(x).numpy()
+    path = _export(keras, tmp_path / "m")
+    for level in ("none", "all"):
+        with load_model(path) as model:
+            frozen = freeze(model, tmp_path / "g.pb", level=level)
+        np.testing.assert_allclose(_run_frozen(frozen, [x])[0], expected, rtol=1e-5, atol=1e-6)
+        with hr.Session(hr.import_graph_def(frozen.path)) as session:
+            ours = session.run(frozen.outputs[0], feeds={frozen.inputs[0]: x})
+        np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-6)

@@ -18,7 +18,7 @@ from headrace.graph.proto.types_pb2 import DataType
 from headrace_checkpoint.dtypes import numpy_dtype
 from headrace_checkpoint.proto.saved_model_pb2 import CollectionDef, SaverDef, VariableDef
 
-__all__ = ["ExportedVariable", "add_init_op", "add_saver", "exported_variables", "prune"]
+__all__ = ["HANDLE", "ExportedVariable", "add_init_op", "add_saver", "exported_variables", "node_of", "prune"]
 
 HANDLE = "VarHandleOp"
 
