@@ -62,7 +62,8 @@ def needed_operations(
             found.update((item, chain[last]) for item in chain[:last])
         found = {op: found.get(extension, extension) for op, extension in found.items()}
         if found == replaced:
-            return (in_order(needed, known, replaced) if replaced else sorted(needed, key=lambda op: op.index)), replaced
+            ordered = in_order(needed, known, replaced) if replaced else sorted(needed, key=lambda op: op.index)
+            return ordered, replaced
         replaced = found
 
 
