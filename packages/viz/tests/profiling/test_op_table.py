@@ -6,7 +6,7 @@ import pytest
 
 from headrace_viz.profiling.op_table import OpRow, format_table, op_rows, totals
 
-from .timelines import step, timeline
+from .timelines import divided_step, step, timeline
 
 TWO_STEPS = timeline(step(1, 1_000_100), step(2, 1_000_300, called_ns=1_000_250))
 
@@ -27,6 +27,15 @@ def test_totals_tell_operations_from_what_is_between_them() -> None:
     assert (found.fed_bytes, found.fetched_bytes) == (128, 16)
     assert found.stall_share == pytest.approx(50 / 300)
     assert totals([timeline()]).stall_share == 0.0
+
+
+def test_queues_and_transfers_are_summed() -> None:
+    found = totals([timeline(divided_step(1, 1_000_100), divided_step(2, 1_000_300))])
+    assert (found.queue_ns, found.transfers, found.transfer_bytes, found.transfer_wait_ns) == (10, 4, 800, 24)
+    text = format_table([timeline(divided_step(1, 1_000_100))])
+    assert "per step 0.000 ms in queues, of all segments together" in text
+    assert "per step 2.0 transfers between devices of 0.000 MB, for which they waited 0.000 ms" in text
+    assert "transfers" not in format_table([TWO_STEPS])
 
 
 def test_the_table_says_it_in_words() -> None:

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 
 import headrace as hr
-from headrace_viz.profiling.timeline import Stall, traced_steps
+from headrace_viz.profiling.timeline import Stall, short_device, traced_steps
 
 from .timelines import step, timeline
 
@@ -16,7 +16,7 @@ def test_steps_of_one_plan_share_its_operations() -> None:
     with hr.Graph().as_default() as graph, hr.device("/device:CPU:1"):
         x = hr.placeholder(hr.float32, [None, 4])
         y = hr.exp(x, name="exp")
-    session = hr.Session(graph)
+    session = hr.Session(graph, config=hr.config(virtual_devices={"CPU": 2}))
     with hr.Trace().all_steps() as trace:
         for rows in (2, 2, 3):
             session.run(y, feeds={x: np.zeros((rows, 4), np.float32)})
@@ -28,6 +28,63 @@ def test_steps_of_one_plan_share_its_operations() -> None:
     assert [[event.op for event in step.events] for step in steps] == [[0], [0], [1]]
     assert all(step.op_ns <= step.end_ns - step.start_ns for step in steps)
     assert set(threads) == {step.thread_id for step in steps}
+
+
+def test_devices_segments_and_transfers_of_a_divided_step() -> None:
+    with hr.Graph().as_default() as graph:
+        with hr.device("CPU:0"):
+            x = hr.placeholder(hr.float32, [8, 4], name="x")
+            product = hr.matmul(x, x, transpose_b=True, name="product")
+        with hr.device("CPU:1"):
+            y = hr.exp(product, name="exp")
+    session = hr.Session(graph, config=hr.config(virtual_devices={"CPU": 2}))
+    trace = hr.Trace()
+    for _ in range(2):
+        session.run(y, feeds={x: np.zeros((8, 4), np.float32)}, trace=trace)
+    ops, steps, threads = traced_steps(trace.steps)
+    assert {op.name: op.device for op in ops if not op.type.startswith("_")} == {"product": "CPU:0", "exp": "CPU:1"}
+    for found in steps:
+        thread_of = {ops[run.op].name: run.thread_id for run in found.events}
+        assert {segment.device: segment.thread_id for segment in found.segments} == {
+            "CPU:0": thread_of["product"],
+            "CPU:1": thread_of["exp"],
+        }
+        assert len(set(thread_of.values())) == 2
+        assert set(thread_of.values()) <= set(threads)
+        (transfer,) = found.transfers
+        assert (transfer.tensor, transfer.source, transfer.target) == ("product:0", "CPU:0", "CPU:1")
+        assert transfer.bytes == 8 * 8 * 4
+        assert (transfer.source_thread, transfer.target_thread) == (thread_of["product"], thread_of["exp"])
+        assert found.start_ns <= transfer.sent_ns <= transfer.received_ns <= found.end_ns
+    assert len({op.name for op in ops}) == len(ops)  # both steps share them
+
+
+def test_transfers_in_loops_are_joined_in_order() -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [2], name="x")
+
+        def body(i: hr.Tensor, value: hr.Tensor) -> tuple[hr.Tensor, hr.Tensor]:
+            with hr.device("CPU:1"):
+                there = hr.exp(value, name="there")
+            with hr.device("CPU:0"):
+                return i + 1, hr.negative(there)
+
+        _, y = hr.while_loop(lambda i, _: i < 5, body, (0, x))
+    session = hr.Session(graph, config=hr.config(virtual_devices={"CPU": 2}))
+    trace = hr.Trace()
+    session.run(y, feeds={x: [0.0, 1.0]}, trace=trace)
+    _, (only,), _ = traced_steps(trace.steps)
+    moved = [transfer for transfer in only.transfers if transfer.tensor.endswith("there:0")]
+    assert [transfer.bytes for transfer in moved] == [8, 8, 8, 8, 8, 0]  # the loop ends with a dead value
+    assert all(transfer.source_thread and transfer.target_thread for transfer in moved)
+    assert all(transfer.sent_ns <= transfer.received_ns for transfer in only.transfers)
+    assert {segment.iteration for segment in only.segments} > {"0:0"}
+    assert all(segment.queue_ns >= 0 for segment in only.segments)
+
+
+def test_devices_of_other_tasks_keep_their_task() -> None:
+    assert short_device("/job:worker/replica:0/task:2/device:GPU:1") == "job:worker/task:2/GPU:1"
+    assert [short_device(name) for name in ("", "/job:localhost/replica:0/task:0/device:CPU:1")] == ["CPU:0", "CPU:1"]
 
 
 def test_stalls_are_the_gaps_between_steps_of_a_thread() -> None:

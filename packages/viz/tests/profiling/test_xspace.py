@@ -14,7 +14,7 @@ from headrace_viz.profiling.timeline import Timeline
 from headrace_viz.profiling.xspace import read_xspace, to_xspace
 from headrace_viz.proto.xspace_pb2 import XSpace
 
-from .timelines import step, timeline
+from .timelines import divided_step, step, timeline
 
 
 def _written(path: Path, found: Timeline) -> Path:
@@ -36,6 +36,26 @@ def test_a_timeline_comes_back_as_it_was(tmp_path: Path) -> None:
         found.clock,
         found.ceilings,
     )
+
+
+def test_segments_and_transfers_come_back_as_they_were(tmp_path: Path) -> None:
+    found = timeline(divided_step(1, 1_000_100), divided_step(2, 1_000_300), step(3, 1_000_500))
+    assert read_xspace(_written(tmp_path / "a.xplane.pb", found)).steps == found.steps
+
+
+def test_what_waits_and_what_is_received_have_lines_of_their_own() -> None:
+    _, gpu, _ = to_xspace(timeline(divided_step(1, 1_000_100))).planes
+    lines = {line.name: line for line in gpu.lines}
+    assert set(lines) == {"worker", "queue", "transfers"}
+    names = {name: [gpu.event_metadata[e.metadata_id].name for e in line.events] for name, line in lines.items()}
+    assert names == {
+        "worker": ["sum:AddV2", "AddV2 'sum'"],
+        "queue": ["AddV2 'sum' waits"],
+        "transfers": ["layer/product:0 from CPU:0"],
+    }
+    (moved,) = lines["transfers"].events
+    stats = {gpu.stat_metadata[stat.metadata_id].name: stat.int64_value for stat in moved.stats}
+    assert (stats["bytes"], stats["waited_ns"], moved.duration_ps) == (400, 2, 12_000)
 
 
 def test_planes_are_devices_and_lines_are_threads_on_the_wall_clock() -> None:
@@ -83,7 +103,7 @@ def test_damaged_facts_are_refused(tmp_path: Path, facts: str) -> None:
 def test_no_change_of_a_byte_makes_the_reader_fail_otherwise(
     tmp_path_factory: pytest.TempPathFactory, place: int, value: int, cut: bool
 ) -> None:
-    data = bytearray(to_xspace(timeline(step(1, 1_000_100))).SerializeToString())
+    data = bytearray(to_xspace(timeline(divided_step(1, 1_000_100))).SerializeToString())
     data[place % len(data)] = value
     path = tmp_path_factory.mktemp("fuzz") / "a.xplane.pb"
     path.write_bytes(data[: place % len(data)] if cut else data)

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from headrace_viz.profiling.ceilings import Ceilings
 from headrace_viz.profiling.clock import ClockPair, ProcessClock
-from headrace_viz.profiling.timeline import MemorySample, OpEvent, StepEvent, Timeline, TracedOp
+from headrace_viz.profiling.timeline import (
+    MemorySample,
+    OpEvent,
+    SegmentEvent,
+    StepEvent,
+    Timeline,
+    TracedOp,
+    Transfer,
+)
 
 OPS = (
     TracedOp("layer/product", "MatMul", "CPU:0", "kernels.matmul", 400, 100, 2000),
@@ -26,7 +36,26 @@ def step(number: int, start_ns: int, *, thread: int = 11, called_ns: int | None 
         result_bytes=8,
         arena_bytes=128,
         error=error,
-        events=(OpEvent(0, start_ns + 10, start_ns + 70), OpEvent(1, start_ns + 70, start_ns + 100)),
+        events=(OpEvent(0, start_ns + 10, start_ns + 70, thread), OpEvent(1, start_ns + 70, start_ns + 100, thread)),
+    )
+
+
+def divided_step(number: int, start_ns: int) -> StepEvent:
+    """The same on two devices, each in a thread: 5 in the queue, 400 bytes from the product to the sum."""
+    whole = step(number, start_ns)
+    product, total = whole.events
+    queued, run = start_ns + 65, start_ns + 70
+    return dataclasses.replace(
+        whole,
+        events=(product, dataclasses.replace(total, thread_id=12)),
+        segments=(
+            SegmentEvent("MatMul 'layer/product'", False, "CPU:0", "0:0", 11, start_ns + 10, start_ns + 10, run, 64, 0),
+            SegmentEvent("AddV2 'sum'", True, "GPU:1", "1:2", 12, queued, run, start_ns + 100, 0, 8),
+        ),
+        transfers=(
+            Transfer("layer/product:0", "CPU:0", "GPU:1", 400, start_ns + 60, start_ns + 72, 11, 12, 2),
+            Transfer("elsewhere:0", "job:ps/task:1/CPU:0", "CPU:0", None, start_ns + 80, start_ns + 90, None, 11, 10),
+        ),
     )
 
 

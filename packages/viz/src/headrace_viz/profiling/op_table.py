@@ -20,7 +20,8 @@ class OpRow:
       name: what they have in common: a type, a name or a device.
       calls: number of runs.
       self_ns: nanoseconds of all runs.
-      share: part of the time of all steps, 0 to 1.
+      share: part of the time of all steps, 0 to 1; where several devices or threads ran at once, all rows together may
+        be more than 1.
       gflops: 1e9 floating-point operations per second, or None where they are not known.
       gbytes: 1e9 bytes read and written per second, or None where they are not known.
     """
@@ -40,11 +41,15 @@ class Totals:
     Attributes:
       steps: number of steps.
       step_ns: from the start of plans to their ends.
-      op_ns: part of it in which operations ran.
+      op_ns: of all operations; those of several devices or threads may run at once, so it may be more than `step_ns`.
       prepare_ns: conversion of feeds and making of plans, before plans start.
       stall_ns: between steps of a thread.
       fed_bytes: bytes of the values that were fed.
       fetched_bytes: bytes of the values that were fetched.
+      queue_ns: between the moment at which segments had all they need and their starts.
+      transfers: number of tensors that went from one device to another.
+      transfer_bytes: their bytes, as far as they are known.
+      transfer_wait_ns: in which devices waited to receive.
     """
 
     steps: int
@@ -54,6 +59,10 @@ class Totals:
     stall_ns: int
     fed_bytes: int
     fetched_bytes: int
+    queue_ns: int
+    transfers: int
+    transfer_bytes: int
+    transfer_wait_ns: int
 
     @property
     def stall_share(self) -> float:
@@ -65,6 +74,7 @@ class Totals:
 def totals(timelines: Sequence[Timeline]) -> Totals:
     """Return the sums over all steps of timelines."""
     steps = [step for timeline in timelines for step in timeline.steps]
+    transfers = [transfer for step in steps for transfer in step.transfers]
     return Totals(
         steps=len(steps),
         step_ns=sum(step.end_ns - step.start_ns for step in steps),
@@ -73,6 +83,10 @@ def totals(timelines: Sequence[Timeline]) -> Totals:
         stall_ns=sum(stall.end_ns - stall.start_ns for timeline in timelines for stall in timeline.stalls()),
         fed_bytes=sum(step.argument_bytes for step in steps),
         fetched_bytes=sum(step.result_bytes for step in steps),
+        queue_ns=sum(segment.queue_ns for step in steps for segment in step.segments),
+        transfers=len(transfers),
+        transfer_bytes=sum(transfer.bytes or 0 for transfer in transfers),
+        transfer_wait_ns=sum(transfer.waited_ns for transfer in transfers),
     )
 
 
@@ -184,6 +198,14 @@ def _totals_text(timelines: Sequence[Timeline], ceilings: Ceilings | None) -> li
         f"per step {found.fed_bytes / found.steps / 1e6:.3f} MB fed, "
         f"{found.fetched_bytes / found.steps / 1e6:.3f} MB fetched",
     ]
+    if found.queue_ns:
+        lines.append(f"per step {found.queue_ns / found.steps / 1e6:.3f} ms in queues, of all segments together")
+    if found.transfers:
+        lines.append(
+            f"per step {found.transfers / found.steps:.1f} transfers between devices of "
+            f"{found.transfer_bytes / found.steps / 1e6:.3f} MB, for which they waited "
+            f"{found.transfer_wait_ns / found.steps / 1e6:.3f} ms"
+        )
     peak = max((sample.resident_bytes for timeline in timelines for sample in timeline.memory), default=0)
     arena = max((step.arena_bytes for timeline in timelines for step in timeline.steps), default=0)
     if peak:

@@ -5,10 +5,12 @@ Times are nanoseconds of the process's steady clock; `clock.wall_offsets` brings
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import headrace as hr
+from headrace.placement import parse_device
 from headrace_viz.profiling.ceilings import Ceilings
 from headrace_viz.profiling.clock import ProcessClock
 from headrace_viz.profiling.cost import MOVES_NOTHING, floating_operations, tensor_bytes
@@ -53,6 +55,55 @@ class OpEvent:
     op: int
     start_ns: int
     end_ns: int
+    thread_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentEvent:
+    """What ran as a whole in one thread; see `headrace.SegmentRecord` for the attributes."""
+
+    name: str
+    waits: bool
+    device: str
+    iteration: str
+    thread_id: int
+    ready_ns: int
+    start_ns: int
+    end_ns: int
+    bytes_in: int
+    bytes_out: int
+
+    @property
+    def queue_ns(self) -> int:
+        """Nanoseconds between being ready and starting."""
+        return self.start_ns - self.ready_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """A tensor that went from one device to another, or the half of it that this process saw.
+
+    Attributes:
+      tensor: the name of the tensor.
+      source: the device that sent it.
+      target: the device that received it.
+      bytes: its bytes, or None where they are not known.
+      sent_ns: when the sender had it; where another process sent it, when the receiver began to wait for it.
+      received_ns: when the receiver had it; where another process receives it, when the sender had handed it over.
+      source_thread: the thread that sent it, or None in another process.
+      target_thread: the thread that received it, or None in another process.
+      waited_ns: how long the receiver waited for it.
+    """
+
+    tensor: str
+    source: str
+    target: str
+    bytes: int | None
+    sent_ns: int
+    received_ns: int
+    source_thread: int | None
+    target_thread: int | None
+    waited_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +111,9 @@ class StepEvent:
     """One step; see `headrace.StepRecord` for the attributes that it shares.
 
     Attributes:
-      events: the operations that ran, in order.
+      events: the operations that ran, by when they started.
+      segments: what ran as a whole, each on one device and in one thread, by when it started.
+      transfers: the tensors that went from one device to another, by when they were sent.
     """
 
     step: int
@@ -74,10 +127,12 @@ class StepEvent:
     arena_bytes: int
     error: str
     events: tuple[OpEvent, ...]
+    segments: tuple[SegmentEvent, ...] = ()
+    transfers: tuple[Transfer, ...] = ()
 
     @property
     def op_ns(self) -> int:
-        """Nanoseconds in which an operation ran."""
+        """Nanoseconds of all operations together; those of several devices or threads may run at once."""
         return sum(event.end_ns - event.start_ns for event in self.events)
 
 
@@ -108,7 +163,7 @@ class Timeline:
       clock: its clocks.
       start_ns: when recording began.
       end_ns: when it ended.
-      threads: name of each thread that ran a step.
+      threads: name of each thread that ran a step or a part of one.
       ops: the operations of all plans that ran.
       steps: the steps, in the order in which they ended.
       memory: samples of memory in use.
@@ -152,22 +207,32 @@ class Timeline:
             yield time_ns, used
 
 
+def in_order(event: OpEvent | SegmentEvent) -> tuple[int, int, int]:
+    """The order in which a step lists what ran in it."""
+    return event.start_ns, event.end_ns, event.thread_id
+
+
+def sent_order(transfer: Transfer) -> tuple[int, int, str, str]:
+    """The order in which a step lists what was transferred in it."""
+    return transfer.sent_ns, transfer.received_ns, transfer.tensor, transfer.target
+
+
 def traced_steps(
     records: Sequence[hr.StepRecord],
 ) -> tuple[tuple[TracedOp, ...], tuple[StepEvent, ...], dict[int, str]]:
     """Return the operations, the steps and the thread names of what core recorded."""
     ops: list[TracedOp] = []
-    first_of_plan: dict[int, int] = {}
-    steps = []
+    plans: dict[int, dict[hr.Operation, int]] = {}
+    steps: list[StepEvent] = []
+    threads: dict[int, str] = {}
     for record in records:
-        first = first_of_plan.get(id(record.operations))
-        if first is None:
-            first = first_of_plan[id(record.operations)] = len(ops)
+        numbers = plans.get(id(record.operations))
+        if numbers is None:
+            numbers = {op: number for number, op in enumerate(record.operations, start=len(ops))}
+            plans[id(record.operations)] = numbers
             ops += _traced_ops(record)
-        events = tuple(
-            OpEvent(first + position, start, end)
-            for position, start, end in zip(record.positions, record.starts_ns, record.ends_ns, strict=True)
-        )
+        threads[record.thread_id] = record.thread_name
+        threads.update((segment.thread_id, segment.thread_name) for segment in record.segments)
         steps.append(
             StepEvent(
                 record.step,
@@ -180,10 +245,92 @@ def traced_steps(
                 record.result_bytes,
                 record.arena_bytes,
                 record.error,
-                events,
+                tuple(sorted(_op_events(record, numbers), key=in_order)),
+                tuple(sorted(map(_segment_event, record.segments), key=in_order)),
+                _transfers(record),
             )
         )
-    return tuple(ops), tuple(steps), {record.thread_id: record.thread_name for record in records}
+    return tuple(ops), tuple(steps), threads
+
+
+def _op_events(record: hr.StepRecord, numbers: dict[hr.Operation, int]) -> Iterator[OpEvent]:
+    for segment in record.segments:
+        thread, operations = segment.thread_id, segment.operations
+        for position, start, end in zip(segment.positions, segment.starts_ns, segment.ends_ns, strict=True):
+            yield OpEvent(numbers[operations[position]], start, end, thread)
+
+
+def _segment_event(segment: hr.SegmentRecord) -> SegmentEvent:
+    return SegmentEvent(
+        segment.name,
+        segment.waits,
+        short_device(segment.device),
+        segment.iteration,
+        segment.thread_id,
+        segment.ready_ns,
+        segment.start_ns,
+        segment.end_ns,
+        segment.bytes_in,
+        segment.bytes_out,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Half:
+    """One run of a send or of a receive."""
+
+    start_ns: int
+    end_ns: int
+    thread_id: int
+    bytes: int | None
+
+
+_Route = tuple[str, str, str]
+"""The name of a tensor, the device that sends it and the one that receives it."""
+
+
+def _transfers(record: hr.StepRecord) -> tuple[Transfer, ...]:
+    """Join each send with its receive: of what goes the same way several times, as in loops, the n-th with the n-th."""
+    sends: dict[_Route, list[_Half]] = {}
+    receives: dict[_Route, list[_Half]] = {}
+    for segment in sorted(record.segments, key=lambda segment: segment.start_ns):
+        for position, start, end in zip(segment.positions, segment.starts_ns, segment.ends_ns, strict=True):
+            op = segment.operations[position]
+            if op.type in ("_Send", "_Recv"):
+                names = (op.attr("tensor_name"), op.attr("send_device"), op.attr("recv_device"))
+                halves = (sends if op.type == "_Send" else receives).setdefault(names, [])
+                halves.append(_Half(start, end, segment.thread_id, _moved_bytes(op, segment)))
+    found = [
+        _transfer(route, send, receive)
+        for route in dict.fromkeys([*sends, *receives])
+        for send, receive in itertools.zip_longest(sends.get(route, ()), receives.get(route, ()))
+    ]
+    return tuple(sorted(found, key=sent_order))
+
+
+def _moved_bytes(op: hr.Operation, segment: hr.SegmentRecord) -> int | None:
+    sends = op.type == "_Send"
+    if len(segment.operations) == 1:
+        return segment.bytes_in if sends else segment.bytes_out
+    return tensor_bytes(op.inputs if sends else op.outputs)
+
+
+def _transfer(route: _Route, send: _Half | None, receive: _Half | None) -> Transfer:
+    first, last = send or receive, receive or send
+    assert first is not None
+    assert last is not None
+    tensor, source, target = route
+    return Transfer(
+        tensor=tensor,
+        source=short_device(source),
+        target=short_device(target),
+        bytes=first.bytes if first.bytes is not None else last.bytes,
+        sent_ns=first.start_ns,
+        received_ns=last.end_ns,
+        source_thread=None if send is None else send.thread_id,
+        target_thread=None if receive is None else receive.thread_id,
+        waited_ns=0 if receive is None else receive.end_ns - receive.start_ns,
+    )
 
 
 def _traced_ops(record: hr.StepRecord) -> Iterator[TracedOp]:
@@ -192,7 +339,7 @@ def _traced_ops(record: hr.StepRecord) -> Iterator[TracedOp]:
         yield TracedOp(
             op.name,
             op.type,
-            _device(op),
+            short_device(op.device),
             kernel,
             tensor_bytes(op.inputs),
             tensor_bytes(op.outputs),
@@ -200,6 +347,8 @@ def _traced_ops(record: hr.StepRecord) -> Iterator[TracedOp]:
         )
 
 
-def _device(op: hr.Operation) -> str:
-    """Return the device without its leading slash words: `CPU:0` for `/device:CPU:0`."""
-    return op.device.removeprefix("/").replace("device:", "") or DEFAULT_DEVICE
+def short_device(name: str) -> str:
+    """Return the name of a device as people say it: `CPU:0`, with the task before it in a cluster."""
+    device = parse_device(name)
+    task = "" if device.job in (None, "localhost") else f"job:{device.job}/task:{device.task}/"
+    return task + (device.short or DEFAULT_DEVICE)

@@ -1,7 +1,8 @@
 """A timeline as an XSpace, the file of TensorBoard's profile plugin, and back.
 
-There is one plane per device, with one line per thread. A step is an event around those of its operations. What the
-format has no place for, such as clocks, stands as JSON in one value of a plane of our own.
+There is one plane per device, with one line per thread, and one for what waits in its queue and one for what it
+receives from others. A step is an event around those of its segments, and these are around those of their operations.
+What the format has no place for, such as clocks, stands as JSON in one value of a plane of our own.
 """
 
 from __future__ import annotations
@@ -21,9 +22,13 @@ from headrace_viz.profiling.timeline import (
     DEFAULT_DEVICE,
     MemorySample,
     OpEvent,
+    SegmentEvent,
     StepEvent,
     Timeline,
     TracedOp,
+    Transfer,
+    in_order,
+    sent_order,
 )
 from headrace_viz.proto.xspace_pb2 import XEvent, XEventMetadata, XLine, XPlane, XSpace, XStat
 
@@ -35,6 +40,11 @@ _PREPARE = "Prepare"
 _FORMAT = 1
 _STEP_STATS = ("backend", "argument_bytes", "result_bytes", "arena_bytes", "error")
 _OP_STATS = ("type", "kernel", "input_bytes", "output_bytes", "flops")
+_SEGMENT_STATS = ("iteration", "queue_ns", "bytes_in", "bytes_out")
+_TRANSFER_STATS = ("tensor", "source", "target", "bytes", "source_thread", "target_thread", "waited_ns")
+_QUEUE_LINE, _TRANSFER_LINE = 2**40, 2**40 + 1
+"""Numbers of lines that are no threads: greater than any number of one."""
+_LINES = {_QUEUE_LINE: "queue", _TRANSFER_LINE: "transfers"}
 
 
 def to_xspace(timeline: Timeline) -> XSpace:
@@ -60,7 +70,11 @@ def to_xspace(timeline: Timeline) -> XSpace:
             host.stat(event, name, getattr(step, name))
         for run in step.events:
             plane = plane_of(timeline.ops[run.op].device)
-            plane.add(step.thread_id, plane.op(run.op), run.start_ns, run.end_ns, step.step)
+            plane.add(run.thread_id, plane.op(run.op), run.start_ns, run.end_ns, step.step)
+        for segment in step.segments:
+            plane_of(segment.device).add_segment(segment, step.step)
+        for transfer in step.transfers:
+            plane_of(transfer.target).add_transfer(transfer, step.step)
     _add_own_plane(space, timeline)
     return space
 
@@ -73,15 +87,35 @@ class _PlaneWriter:
         self._timeline = timeline
         self._wall_start_ns = timeline.start_ns + offset
         self._lines: dict[int, XLine] = {}
-        self._events: dict[str, int] = {}
+        self._events: dict[tuple[str, str], int] = {}
         self._ops: dict[int, int] = {}
         self._stats: dict[str, int] = {}
 
-    def event(self, name: str) -> int:
-        """Return the number of an event's name."""
-        if name not in self._events:
-            self._events[name] = self._new_event(name).id
-        return self._events[name]
+    def event(self, name: str, kind: str = "") -> int:
+        """Return the number of an event's name; the kind tells it from steps and operations."""
+        number = self._events.get((name, kind))
+        if number is None:
+            metadata = self._new_event(name)
+            self.stat(metadata, "kind", kind)
+            number = self._events[name, kind] = metadata.id
+        return number
+
+    def add_segment(self, segment: SegmentEvent, step: int) -> None:
+        """Add a segment, and before it the time in which it waited in the queue."""
+        event = self.event(segment.name, "wait" if segment.waits else "segment")
+        added = self.add(segment.thread_id, event, segment.start_ns, segment.end_ns, step)
+        for name in _SEGMENT_STATS:
+            self.stat(added, name, getattr(segment, name))
+        if segment.queue_ns:
+            queued = self.event(f"{segment.name} waits", "queue")
+            self.add(_QUEUE_LINE, queued, segment.ready_ns, segment.start_ns, step)
+
+    def add_transfer(self, transfer: Transfer, step: int) -> None:
+        """Add a tensor that was received here."""
+        event = self.event(f"{transfer.tensor} from {transfer.source}", "transfer")
+        added = self.add(_TRANSFER_LINE, event, transfer.sent_ns, transfer.received_ns, step)
+        for name in _TRANSFER_STATS:
+            self.stat(added, name, getattr(transfer, name))
 
     def op(self, position: int) -> int:
         """Return the number of an operation's events."""
@@ -105,7 +139,7 @@ class _PlaneWriter:
         """Add an event to the line of a thread."""
         line = self._lines.get(thread)
         if line is None:
-            name = self._timeline.threads.get(thread, str(thread))
+            name = _LINES.get(thread) or self._timeline.threads.get(thread, str(thread))
             line = self._plane.lines.add(id=thread, name=name, timestamp_ns=self._wall_start_ns)
             self._lines[thread] = line
         offset_ps = (start_ns - self._timeline.start_ns) * 1000
@@ -223,12 +257,14 @@ class _Reader:
         self._steps: dict[int, dict[str, Any]] = {}
         self._runs: dict[int, list[OpEvent]] = {}
         self._called: dict[int, int] = {}
+        self._segments: dict[int, list[SegmentEvent]] = {}
+        self._transfers: dict[int, list[Transfer]] = {}
 
     def read(self, plane: XPlane) -> None:
         names = {number: metadata.name for number, metadata in plane.stat_metadata.items()}
         device = DEFAULT_DEVICE if plane.name == _HOST_PLANE else plane.name.removeprefix("/device:")
         positions: dict[int, int] = {}
-        marks: dict[int, str] = {}
+        marks: dict[int, tuple[str, str]] = {}
         for number, metadata in sorted(plane.event_metadata.items()):
             stats = _values(metadata.stats, names)
             if "type" in stats:
@@ -238,30 +274,50 @@ class _Reader:
                     TracedOp(name=metadata.display_name, device=device, **{**values, "kernel": values["kernel"] or ""})
                 )
             else:
-                marks[number] = metadata.name
+                marks[number] = metadata.name, stats.get("kind", "")
         for line in plane.lines:
             for event in line.events:
-                self._read_event(event, line.id, names, positions, marks)
+                stats = _values(event.stats, names)
+                start = self._start_ns + event.offset_ps // 1000
+                span = start, start + event.duration_ps // 1000
+                if event.metadata_id in positions:
+                    run = OpEvent(positions[event.metadata_id], *span, line.id)
+                    self._runs.setdefault(stats["step_num"], []).append(run)
+                else:
+                    self._read_mark(*marks[event.metadata_id], device, line.id, *span, stats)
 
-    def _read_event(
-        self, event: XEvent, thread: int, names: dict[int, str], positions: dict[int, int], marks: dict[int, str]
+    def _read_mark(
+        self, name: str, kind: str, device: str, thread: int, start: int, end: int, stats: dict[str, Any]
     ) -> None:
-        start = self._start_ns + event.offset_ps // 1000
-        end = start + event.duration_ps // 1000
-        stats = _values(event.stats, names)
         step = stats["step_num"]
-        if event.metadata_id in positions:
-            self._runs.setdefault(step, []).append(OpEvent(positions[event.metadata_id], start, end))
-        elif marks[event.metadata_id] == _PREPARE:
-            self._called[step] = start
-        else:
-            values = {name: stats.get(name, "") for name in _STEP_STATS}
-            self._steps[step] = {"step": step, "thread_id": thread, "start_ns": start, "end_ns": end, **values}
+        match kind:
+            case "segment" | "wait":
+                sizes = stats["bytes_in"], stats["bytes_out"]
+                ready = start - stats["queue_ns"]
+                segment = SegmentEvent(
+                    name, kind == "wait", device, stats["iteration"], thread, ready, start, end, *sizes
+                )
+                self._segments.setdefault(step, []).append(segment)
+            case "transfer":
+                facts: dict[str, Any] = {key: stats.get(key) for key in _TRANSFER_STATS}
+                self._transfers.setdefault(step, []).append(Transfer(sent_ns=start, received_ns=end, **facts))
+            case "queue":
+                pass  # the segment that waited tells it too
+            case _ if name == _PREPARE:
+                self._called[step] = start
+            case _:
+                given = {key: stats.get(key, "") for key in _STEP_STATS}
+                self._steps[step] = {"step": step, "thread_id": thread, "start_ns": start, "end_ns": end, **given}
 
     def step_events(self) -> Iterator[StepEvent]:
         for step, values in sorted(self._steps.items(), key=lambda item: (item[1]["end_ns"], item[0])):
-            runs = sorted(self._runs.get(step, ()), key=lambda run: run.start_ns)
-            yield StepEvent(called_ns=self._called.get(step, values["start_ns"]), events=tuple(runs), **values)
+            yield StepEvent(
+                called_ns=self._called.get(step, values["start_ns"]),
+                events=tuple(sorted(self._runs.get(step, ()), key=in_order)),
+                segments=tuple(sorted(self._segments.get(step, ()), key=in_order)),
+                transfers=tuple(sorted(self._transfers.get(step, ()), key=sent_order)),
+                **values,
+            )
 
 
 def _values(stats: Any, names: dict[int, str]) -> dict[str, Any]:
