@@ -30,6 +30,7 @@ def rows(quick: bool) -> Iterator[Row]:
     yield refusals()
     yield resumed()
     yield killed(20 if quick else 300)
+    yield from memory(quick)
     yield from speed(quick)
     yield interchange()
 
@@ -46,7 +47,7 @@ def corruption() -> Row:
         "corruption",
         "every flipped byte, every truncation: detected; hostile headers refused, memory bounded",
         "-k",
-        "flipped or truncat or lie or refused or damage or hostile or K01 or K05",
+        "flipped or truncat or lie or refused or damage or hostile or fuzzed or outside or K01 or K05",
         *WITHOUT_PEER,
         str(TESTS),
     )
@@ -75,6 +76,22 @@ def killed(kills: int) -> Row:
     asked = f"{kills} kills at random moments of saving: no invalid checkpoint, nothing acknowledged lost"
     arguments = ("-k", "kill_9", str(TESTS / "test_saver.py"))
     return run_tests("kill -9", asked, *arguments, env={"HEADRACE_KILLS": str(kills)})
+
+
+def memory(quick: bool) -> Iterator[Row]:
+    """Save once and watch the peak; save many times in the background and watch what stays."""
+    file = SCRATCH / "checkpoint-memory.json"
+    program = str(CHECKPOINT / "benchmarks" / "memory.py")
+    gigabytes = "0.25" if quick else "1"
+    command = [sys.executable, program, "--gigabytes", gigabytes, "--saves", "100", "--json", str(file)]
+    done = run([*command, "--directory", str(SCRATCH)])
+    if done.returncode != 0:
+        yield Row("memory", "the benchmark runs", "it failed", False, tail(done.stdout))
+        return
+    found = json.loads(file.read_text())
+    peak, growth = found["peak of a save / state"], found["growth over the saves / state"]
+    yield Row(f"memory: save {gigabytes} GiB", "peak <= 1.25 x state", f"{peak:.2f} x", peak <= 1.25)
+    yield Row("memory: 100 asynchronous saves", "resident memory grows < 5 %", f"{growth:.1%}", growth < 0.05)
 
 
 def speed(quick: bool) -> Iterator[Row]:
