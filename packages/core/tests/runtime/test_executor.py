@@ -183,6 +183,13 @@ def test_operations_that_wait_for_each_other_run_at_once(place: str) -> None:
     assert len(set(_places[place].threads)) == 3
 
 
+def test_waiting_operations_never_starve_each_other(place: str) -> None:
+    with hr.Graph().as_default() as graph:
+        met = [hr.apply_op("TestMeet", hr.constant(1.0), place=place, parties=60) for _ in range(60)]
+        total = hr.add_n([hr.tanh(item) for item in met])
+    assert hr.Session(graph).run(total, timeout=30) == pytest.approx(60 * np.tanh(1.0), rel=1e-5)
+
+
 def test_one_that_waits_after_another_needs_no_second_thread(place: str) -> None:
     with hr.Graph().as_default() as graph:
         x = hr.apply_op("TestMeet", hr.constant(1.0), place=place, parties=1)
@@ -224,8 +231,11 @@ def test_a64_with_one_parallel_iteration_they_do_not_overlap(place: str) -> None
 
     with hr.Graph().as_default() as graph:
         _, total = _loop(hr.constant(8), meet, parallel_iterations=1)
-    with pytest.raises(hr.errors.DeadlineExceededError, match=r"TestMeet(.|\n)*1 came"):
-        _session(graph).run(total, timeout=0.05)
+    pending = _session(graph).run_async(total)
+    assert _places[place].waiting.wait(10)
+    pending.cancel()
+    with pytest.raises(hr.errors.CancelledError, match=r"TestMeet(.|\n)*1 came"):
+        pending.result(timeout=10)
 
 
 def test_the_first_error_ends_the_step_and_nothing_goes_on_after_it(place: str) -> None:

@@ -46,4 +46,5 @@ def _work(job: _Job) -> None:
             job = inbox.get()  # it was given a job at the last moment
 
 
-os.register_at_fork(after_in_child=_idle.clear)
+if hasattr(os, "register_at_fork"):  # a child process has none of the threads
+    os.register_at_fork(after_in_child=_idle.clear)
