@@ -2,11 +2,12 @@
 
 Each is built twice: with `hr.cond`, `hr.while_loop` and their kin, and with Python's own `if` and `for`, which need the
 values and therefore unroll the program into a plain graph. Values, gradients and second derivatives must agree, with
-and without passes, and after a round trip through a graph file.
+and without passes, after a round trip through a graph file, and scattered over three devices.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
+from headrace.testing import check_graph_placed
 
 PROGRAMS = 20
 WIDTH = 3
@@ -127,3 +129,14 @@ def test_A74_A75_D16_random_programs_agree_with_the_same_program_unrolled(seed: 
     for way, found in runs.items():
         for index, (value, wanted) in enumerate(zip(found, expected, strict=True)):
             np.testing.assert_allclose(value, wanted, rtol=1e-9, atol=1e-11, err_msg=f"fetch {index} {way}")
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_A55_random_programs_and_their_derivatives_give_the_same_bits_over_three_devices(seed: int) -> None:
+    program = _program(np.random.default_rng(seed))
+    values = np.random.default_rng(1000 + seed).normal(size=(2, WIDTH))
+    generator = random.Random(seed)
+    with hr.Graph().as_default() as graph, hr.device(lambda op: f"CPU:{generator.randrange(3)}"):
+        x, y = (hr.placeholder(hr.float64, [WIDTH]) for _ in "xy")
+        fetches = _derivatives(program(Reading(), x, y), x, y)
+    check_graph_placed(graph, fetches, {x: values[0], y: values[1]}, what=f"program {seed}")

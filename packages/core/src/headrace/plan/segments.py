@@ -95,16 +95,27 @@ def _readers(graph: Graph) -> dict[Operation, list[Operation]]:
     return readers
 
 
-def _waited_for(graph: Graph, waits: Sequence[Operation]) -> dict[Operation, int]:
-    """For each operation the ones among `waits` that must have ended before, as a set of bits."""
+def _waited_for(graph: Graph, waits: Sequence[Operation], frames: Frames | None = None) -> dict[Operation, int]:
+    """For each operation the ones among `waits` that must have ended before, as a set of bits.
+
+    Args:
+      graph: their graph.
+      waits: operations that wait.
+      frames: the loops of the graph, if it has any: an Exit may have to wait for every Enter of its loop.
+    """
     bits = {op: 1 << number for number, op in enumerate(waits)}
     found = dict.fromkeys(graph.operations, 0)
+    entered = dict.fromkeys(frames or (), 0)
     while True:
         changed = False
         for op in graph.operations:
             before = found[op]
             for source in (*(tensor.op for tensor in op.inputs), *op.control_inputs):
                 before |= found[source] | bits.get(source, 0)
+            if frames is not None and op.type == "Exit":
+                before |= entered[frames[op]]
+            elif frames is not None and op.type == "Enter":
+                entered[frames.after(op)] |= before
             if before != found[op]:
                 found[op], changed = before, True
         if not changed or not has_tokens(graph):  # without loops, once in order is enough
@@ -180,7 +191,7 @@ class _Cutting:
         """What operations of one node have in common: a tuple for those in segments, else the operation itself."""
         operations = [op for op in self._graph.operations if op.type != "_Arg" and self._needs_node(op)]
         conditions = deadness(self._graph, self._frames)
-        waited_for = _waited_for(self._graph, [op for op in operations if op.blocks])
+        waited_for = _waited_for(self._graph, [op for op in operations if op.blocks], self._frames)
         levels = self._levels()
         depends_on, leads_to = self._depends_on(), self._leads_to()
         keys: dict[Operation, Hashable] = {}
@@ -201,11 +212,25 @@ class _Cutting:
         return any(kind > Kind.WAIT and not _is_known(op, kind) for kind in kinds)
 
     def _levels(self) -> dict[Operation, int]:
-        """For each operation the most tokens and operations that wait on a way to it, in its iteration."""
-        levels: dict[Operation, int] = {}
-        for op in self._graph.operations:
-            sources = [*(tensor.op for tensor in forward_inputs(op)), *op.control_inputs]
-            levels[op] = max((levels[item] + _stands_alone(item) for item in sources), default=0)
+        """For each operation the most tokens and operations that wait on a way to it, in its iteration.
+
+        An Exit comes after every Enter of its loop: the dead token that it gives where the loop passes nothing on waits
+        for all of them.
+        """
+        levels = dict.fromkeys(self._graph.operations, 0)
+        entered = dict.fromkeys(self._frames, 0)
+        for _ in range(len(entered) + 1):  # an Enter may stand behind an Exit of its loop
+            before = entered.copy()
+            for op in self._graph.operations:
+                sources = [*(tensor.op for tensor in forward_inputs(op)), *op.control_inputs]
+                levels[op] = max((levels[item] + _stands_alone(item) for item in sources), default=0)
+                if op.type == "Exit":
+                    levels[op] = max(levels[op], entered[self._frames[op]])
+                elif op.type == "Enter":
+                    after = self._frames.after(op)
+                    entered[after] = max(entered[after], levels[op] + 1)
+            if entered == before:
+                break
         return levels
 
     def _depends_on(self) -> dict[Operation, int]:
