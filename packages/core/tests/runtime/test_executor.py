@@ -308,8 +308,8 @@ def test_workers_are_used_again() -> None:
 
 def test_a_worker_that_was_idle_for_long_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "IDLE_SECONDS", 0.01)
+    monkeypatch.setattr(workers, "_idle", [])
     threads: list[threading.Thread] = []
-    workers._idle.clear()
     workers.submit(lambda: threads.append(threading.current_thread()))
     while not threads:
         pass

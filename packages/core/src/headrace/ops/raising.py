@@ -122,6 +122,8 @@ class _Raising:
         self._frames = Frames(graph, operations)
         self._conditions = deadness(graph, self._frames, operations)
         self._has_state = self._states()
+        self._effects = [op for op in operations if op.has_effect or "_target" in op.attrs]
+        self._inside = self._by_frame()
         self._items: dict[Operation, _Item] = {}
         self._loops: dict[Frame, _Loop] = {}
         self._copied: set[Operation] = set()
@@ -136,7 +138,7 @@ class _Raising:
         for item in self._in_order(outside, self._members(outside)):
             if not isinstance(item, Operation):
                 self._emit(item, outside)
-        left = [op for op in inside if op not in self._copied and self._is_effect(op)]
+        left = [op for op in self._effects if self._is_inside(op) and op not in self._copied]
         if left:
             raise _no_form(left[0], "it has an effect that no result of its branch or loop asks for")
         return Raised(self._stands_for, frozenset(inside))
@@ -202,13 +204,10 @@ class _Raising:
         diamonds = [diamond for known in groups.values() for diamond in known]
         for diamond in diamonds:
             self._add_inner(diamond, [tensor.op for merge in diamond.merges for tensor in merge.inputs])
-        for op in self._operations:  # effects that no result asks for, where it is clear whose they are
-            homes = [item for item in diamonds if self._is_effect(op) and self._is_within(op, item)]
+        for op in self._effects:  # those that no result asks for, where it is clear whose they are
+            homes = [item for item in diamonds if self._is_within(op, item)]
             if len(homes) == 1:
                 self._add_inner(homes[0], [op])
-
-    def _is_effect(self, op: Operation) -> bool:
-        return op.has_effect or "_target" in op.attrs
 
     def _add_inner(self, diamond: _Diamond, operations: Iterable[Operation]) -> None:
         """Add operations, and what they need, as far as it lies in the branches."""
@@ -259,12 +258,9 @@ class _Raising:
 
     def _members(self, region: _Region) -> list[Operation]:
         """The operations of a region that must be there: at the outside all, inside those with an effect."""
-        outside = region.parent is None
-        return [
-            op
-            for op in self._operations
-            if self._is_here(op, region) and (outside or (self._is_effect(op) and op in region.inner))
-        ]
+        if region.parent is None:
+            return [op for op in self._operations if self._is_here(op, region)]
+        return [op for op in self._effects if op in region.inner and self._is_here(op, region)]
 
     def _in_order(self, region: _Region, needed: Iterable[Operation]) -> list[_Item]:
         """The items of a region that some of its operations need, in order."""
@@ -296,20 +292,27 @@ class _Raising:
             found = [source for tensor in forward_inputs(item) for source in self._sources(tensor, region)]
             return found + [source for control in self._controls(item) for source in self._here(control, region)]
         if isinstance(item, _Diamond):
-            inner = item.inner
+            inner: Collection[Operation] = item.inner
             tensors = [tensor for op in (*inner, *item.merges) for tensor in forward_inputs(op)]
             waits = [control for op in inner for control in self._controls(op)]
             found = [item.predicate.op] if self._is_here(item.predicate.op, region) else []
         else:
-            inner = self._inside(item.frame)
+            inner = self._inside[item.frame].keys()
             tensors = [tensor for op in item.frame.enters if op in self._conditions for tensor in op.inputs]
             waits = [control for op in item.frame.enters if op in self._conditions for control in self._controls(op)]
             found = []
         found += [source for tensor in tensors for source in self._sources(tensor, region) if source not in inner]
         return found + [source for control in waits for source in self._here(control, region) if source not in inner]
 
-    def _inside(self, frame: Frame) -> set[Operation]:
-        return {op for op in self._operations if self._frames[op] is frame or frame.is_around(self._frames[op])}
+    def _by_frame(self) -> dict[Frame, dict[Operation, None]]:
+        """The operations in each frame, those of frames inside it included, in order."""
+        found: dict[Frame, dict[Operation, None]] = {frame: {} for frame in self._frames}
+        for op in self._operations:
+            frame: Frame | None = self._frames[op]
+            while frame is not None:
+                found[frame][op] = None
+                frame = frame.parent
+        return found
 
     def _is_within(self, op: Operation, diamond: _Diamond) -> bool:
         """True if an operation runs in one of the branches, loops inside them included."""
@@ -430,7 +433,7 @@ class _Raising:
             shapes = [head.outputs[0].shape for head in loop.heads]
             builder = LoopBuilder(graph, initial, shapes, f"{first.name}/raised")
             each = frozenset({loop_condition(loop.frame)})
-            inner = self._inside(loop.frame)
+            inner = self._inside[loop.frame]
             test = _Region(each, loop.frame, region, inner, self._variables(loop, builder.condition_arguments))
             with builder.condition.as_default():
                 (predicate,) = self._block(test, [loop.predicate])
@@ -444,7 +447,7 @@ class _Raising:
                     self._emit(item, every)
                 results = self._block(inside, following)
             outputs = builder.finish(predicate, results, parallel_iterations=loop.frame.parallel_iterations)
-        self._copied.update(op for op in self._operations if self._frames[op] is loop.frame and op.type in TOKEN_TYPES)
+        self._copied.update(op for op in inner if self._frames[op] is loop.frame and op.type in TOKEN_TYPES)
         for head, output in zip(loop.heads, outputs, strict=False):
             for exit_op in loop.exits.get(head, ()):
                 self._stand(exit_op, [output], region)
@@ -457,13 +460,11 @@ class _Raising:
         assert inside.parent is not None
         every = inside.parent
         within = [
-            op
-            for op in self._operations
-            if self._frames[op] is inside.frame and self._conditions[op] >= inside.conditions
+            op for op in inside.inner if self._frames[op] is inside.frame and self._conditions[op] >= inside.conditions
         ]
         entered = [
             op
-            for op in self._operations
+            for op in inside.inner
             if op.type == "Enter" and self._frames[op] is inside.frame and self._conditions[op] >= every.conditions
         ]
         tensors = [*results, *(tensor for op in (*within, *entered) for tensor in forward_inputs(op))]
@@ -472,7 +473,7 @@ class _Raising:
     def _waits(self, item: _Diamond | _Loop, region: _Region) -> tuple[Operation, ...]:
         """What an operation in structured form waits for: what operations inside wait for that is outside."""
         if isinstance(item, _Diamond):
-            inner = [op for op in self._operations if op in item.inner]
+            inner = sorted(item.inner, key=lambda op: op.index)
         else:
             inner = [op for op in item.frame.enters if op in self._conditions]
         controls = [control for op in inner for control in self._controls(op) if self._is_here(control, region)]
