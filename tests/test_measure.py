@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from measure import hard_cases, raise_sites
+from measure import execution, hard_cases, raise_sites
 from measure.report import Row, report
-from oracle.recipes import recipe
+from oracle.recipes import STATEFUL, recipe
 
 MODULE = """
 def f(x):
@@ -48,6 +48,18 @@ def test_a_hard_case_counts_once_one_of_its_operations_exists() -> None:
     assert hard_cases.cases(frozenset(), frozenset()) == []
 
 
+def test_ids_that_no_test_names_are_found_in_either_case() -> None:
+    names = ["a.py::test_A63_loops", "a.py::test_g05_ties[1]", "b.py::test_cases[Cumsum/O53 XR]", "b.py::test_A630_no"]
+    assert execution.unnamed(["A63", "G05", "O53"], names) == []
+    assert execution.unnamed(["A64", "G0", "O5", "A30"], names) == ["A64", "G0", "O5", "A30"]
+
+
+def test_the_ids_of_the_execution_model_are_those_of_one_process() -> None:
+    assert {"A20", "A38", "A45", "A56", "A68", "A77", "A85", "D14"} <= set(execution.ROWS)
+    assert not {"A39", "A57", "A78", "A86", "D11", "D12"} & set(execution.ROWS)
+    assert len(execution.HARD_CASES) == 28 + 10 + 5
+
+
 @pytest.mark.parametrize(("holds", "code"), [(True, 0), (False, 1)])
 def test_report_fails_when_a_row_falls_short(
     holds: bool, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -64,3 +76,10 @@ def test_a_recipe_follows_from_its_seed_and_uses_only_earlier_values() -> None:
     assert plan != recipe(6)
     for number, step in enumerate(plan.steps, start=len(plan.inputs)):
         assert all(index < number for index in step.inputs)
+
+
+def test_recipes_put_queues_and_variables_into_graphs_each_with_a_start_of_its_own() -> None:
+    plans = [recipe(seed) for seed in range(100)]
+    assert {step.op for plan in plans for step in plan.steps} >= set(STATEFUL)
+    for plan in plans:
+        assert len(set(plan.starts)) == len(plan.starts) == sum(step.op in STATEFUL for step in plan.steps)
