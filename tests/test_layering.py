@@ -45,7 +45,7 @@ PUBLIC = (
     "headrace.placement",
     "headrace.plan",
     *(f"headrace.loops.{name}" for name in ("fusion", "interpreter", "ir", "lowering")),
-    *(f"headrace.loops.{name}" for name in ("printer", "registry", "value", "verifier")),
+    *(f"headrace.loops.{name}" for name in ("printer", "recompute", "registry", "value", "verifier")),
 )
 SIBLINGS = {
     "headrace_checkpoint": (),

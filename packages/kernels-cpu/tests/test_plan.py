@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -153,3 +155,22 @@ def test_a_rule_of_the_user_is_fused() -> None:
     step = callable_of(lambda x: hr.apply_op("TestScaledTanh", x), (hr.float32, [3]))
     x = np.array([-1.0, 0.0, 2.0], np.float32)
     np.testing.assert_allclose(step(x), np.tanh(x) / 2, rtol=1e-6)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_forked_process_computes_on_one_thread() -> None:
+    x = np.ones((400, 400), np.float32)
+    step = callable_of(lambda t: hr.sum(hr.exp(t) * 2.0, axis=0), (hr.float32, [400, 400]))
+    wanted = step(x)
+    receiver, sender = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # newer Pythons warn of any fork beside threads
+        child = os.fork()
+    if not child:
+        same = step(x).tobytes() == wanted.tobytes()
+        os.write(sender, b"same" if same else b"else")
+        os._exit(0)
+    os.close(sender)
+    assert os.read(receiver, 4) == b"same"
+    assert os.waitpid(child, 0)[1] == 0
+    os.close(receiver)

@@ -126,7 +126,8 @@ def _units(schedule: Schedule, number: int, readers: dict[Key, set[int]], wanted
         if position in schedule.checks:
             key, bound = schedule.checks[position]
             units.append(Unit(None, None, (key,), (key,), (), line=schedule.lines[position], bound=bound))
-    for lowered in lower(f"loops{number}", group.space, group.axes, produced_by(items), outputs):
+    every = [schedule.items[position] for position in sorted({*group.items, *schedule.again[number]})]
+    for lowered in lower(f"loops{number}", group.space, group.axes, produced_by(every), outputs):
         verify_region(lowered.region)
         written = {store.buffer for loop in lowered.region.loops for store in (*loop.stores, *loop.after)}
         units.append(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
-import threading
+import os
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -36,6 +37,17 @@ from headrace_cpu.scheduling import Key
 __all__ = ["CpuPlan"]
 
 _numbers = itertools.count()
+_plans: weakref.WeakSet[CpuPlan] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """The pool of libgomp does not survive a fork: the child computes on the one thread that it has."""
+    for plan in list(_plans):
+        plan.threads = plan.library_threads = 1
+        plan.forget_contexts()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def _kernel_of(line: Line) -> Callable[..., Any]:
@@ -96,13 +108,17 @@ class CpuPlan:
         self._constants = _ConstantPool()
         self._line_runs: list[Run] = []
         self._contexts: list[_Context] = []
-        self._lock = threading.Lock()
         source = _Source(self, layout)
         self._namespace = source.namespace
         self._text = {False: source.text(instrumented=False), True: source.text(instrumented=True)}
         self._first_lines = source.first_lines
         self._function: Callable[..., Any] = self._first_run
         self._instrumented: Callable[..., Any] | None = None
+        _plans.add(self)
+
+    def forget_contexts(self) -> None:
+        """Give up the memory of steps that are over; the next step gets fresh memory."""
+        self._contexts.clear()
 
     @functools.cached_property
     def operations(self) -> Sequence[Operation]:

@@ -16,6 +16,7 @@ from headrace import Operation, Tensor
 from headrace.interfaces import VariableStorage
 from headrace.loops.fusion import Group, Item, fits_alone, fuse
 from headrace.loops.lowering import Output
+from headrace.loops.recompute import recomputed
 from headrace.loops.registry import LoopContext, find_loops
 from headrace.loops.value import Value, constant
 from headrace.plan import Line, Program
@@ -56,6 +57,7 @@ class Schedule:
       library: for items that a library computes, what it does.
       checks: for items whose integers must be in `[0, bound)` the key of these and the bound.
       memory: for operations that a library computes the keys of the inputs.
+      again: for each group the items of others that it computes again.
     """
 
     program: Program
@@ -70,6 +72,7 @@ class Schedule:
     library: dict[int, Any] = field(default_factory=dict)
     checks: dict[int, tuple[Key, int]] = field(default_factory=dict)
     memory: dict[Operation, tuple[Key, ...]] = field(default_factory=dict)
+    again: list[list[int]] = field(default_factory=list)
 
     def storage_key(self, storage: VariableStorage) -> Variable:
         """The key of a variable's memory."""
@@ -100,6 +103,8 @@ def schedule(program: Program, library: Any) -> Schedule:
         made.add(position, line)
     result.groups = fuse(result.items, result.sizes)
     result.order = _ordered(result)
+    kept = {result.roots.get(number, number) for number in program.results}
+    result.again = recomputed(result.items, result.groups, kept)
     return result
 
 

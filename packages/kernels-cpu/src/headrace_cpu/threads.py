@@ -13,9 +13,16 @@ __all__ = ["available_threads", "bound_blas"]
 
 QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
+_process = os.getpid()
+
 
 def available_threads() -> int:
-    """The number of processors that this process may run on, within the quota of its control group."""
+    """The number of processors that this process may run on, within the quota of its control group.
+
+    One in a process that was forked: the pool of threads did not come with it.
+    """
+    if os.getpid() != _process:
+        return 1
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota = _quota()
     return max(1, count if quota is None else min(count, math.ceil(quota)))

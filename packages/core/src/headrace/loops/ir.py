@@ -30,6 +30,7 @@ __all__ = [
     "Accumulate",
     "Axis",
     "Buffer",
+    "Builder",
     "Expr",
     "Loop",
     "Region",

@@ -1,0 +1,39 @@
+"""What is cheap is computed again where it is needed, and not kept."""
+
+from __future__ import annotations
+
+from headrace import loops
+from headrace.loops.fusion import Item, fuse
+from headrace.loops.lowering import Output
+from headrace.loops.recompute import recomputed
+from headrace.loops.value import Value
+from headrace.types import float32
+
+
+def value_of(key: object) -> Value:
+    return Value("input", float32, (8, 8), (), key)
+
+
+def item(key: int, value: Value, *reads: int) -> Item:
+    return Item(f"item {key}", (Output(key, value),), reads, (key,))
+
+
+def test_a_scaled_input_is_computed_again_and_a_root_is_kept() -> None:
+    forward = [item(1, value_of(0) * 0.5, 0), item(2, loops.sqrt(value_of(1)), 1)]
+    product = Item("product", (), (2,), (3,))
+    backward = [item(4, value_of(3) * value_of(1) * value_of(2), 3, 1, 2)]
+    items = [*forward, product, *backward]
+    groups = fuse(items, dict.fromkeys(range(5), 256))
+    assert [group.items for group in groups] == [[0, 1], [2], [3]]
+    assert recomputed(items, groups, {4}) == [[], [], [0]]
+    assert groups[2].reads == {0, 2, 3}
+
+
+def test_what_would_need_more_memory_than_it_saves_is_read() -> None:
+    items = [
+        item(2, value_of(0) + value_of(1), 0, 1),
+        Item("product", (), (2,), (3,)),
+        item(4, value_of(3) * value_of(2), 3, 2),
+    ]
+    groups = fuse(items, dict.fromkeys(range(5), 256))
+    assert recomputed(items, groups, {4}) == [[], [], []]
