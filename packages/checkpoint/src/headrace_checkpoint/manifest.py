@@ -9,13 +9,14 @@ object:
                  "chunks": [{"offset": [0, 0], "shape": [784, 10],
                              "file": "shard-00000-of-00001.safetensors", "crc32c": "1a2b3c4d"}]}},
      "files": {"shard-00000-of-00001.safetensors": {"size": 31576, "header_crc32c": "5e6f7a8b"}},
+                or, compressed, {..., "zstd": {"size": 31576, "block": 4194304, "ends": [9120]}}
      "streams": {"dropout/random_uniform": [81985529216486895, 4096]},
      "objects": {"epoch": 3}, "metrics": {"val_accuracy": 0.97}}
 
 `min_reader` is the oldest version of a reader that understands the file: 1 where each tensor is one chunk, 2 where some
-are several. A tensor's chunks fill it without overlap; `streams` is where the streams of random numbers stood, key and
-counter by operation; `objects` is the user's own JSON. Each byte of a step is under some checksum: the manifest's own,
-a shard's header's, or a tensor's.
+are several, 3 where shards are compressed (see `compression`). A tensor's chunks fill it without overlap; `streams` is
+where the streams of random numbers stood, key and counter by operation; `objects` is the user's own JSON. Each byte of
+a step is under some checksum: the manifest's own, a shard's header's, or a tensor's.
 """
 
 from __future__ import annotations
@@ -30,12 +31,13 @@ from typing import Any, NoReturn
 from headrace.errors import DataLossError, InvalidArgumentError, UnimplementedError
 from headrace_checkpoint.boxes import Box
 from headrace_checkpoint.checksum import crc32c
+from headrace_checkpoint.compression import Compression
 
 __all__ = ["MANIFEST", "Chunk", "Manifest", "StoredFile", "StoredTensor", "plain_objects"]
 
 MANIFEST = "MANIFEST.json"
 FORMAT = "headrace-checkpoint"
-VERSION = 2
+VERSION = 3
 MAX_CHUNKS = 4096
 """Of one tensor: that they do not overlap is checked pair by pair."""
 
@@ -75,10 +77,22 @@ class StoredTensor:
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """What a shard must look like: its size in bytes and the checksum of its header."""
+    """What a shard must look like.
+
+    Attributes:
+      size: of the file, in bytes.
+      header_crc32c: the checksum of the header of its content.
+      compression: how it is compressed, or None.
+    """
 
     size: int
     header_crc32c: str
+    compression: Compression | None = None
+
+    @property
+    def content_size(self) -> int:
+        """The size of its content, in bytes."""
+        return self.size if self.compression is None else self.compression.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,19 +126,22 @@ class Manifest:
         content = {
             "format": FORMAT,
             "version": VERSION,
-            "min_reader": 1 if all(len(tensor.chunks) == 1 for tensor in self.tensors.values()) else 2,
+            "min_reader": self._min_reader(),
             "step": self.step,
             "time": self.time,
             "tensors": {name: _tensor_to_json(tensor) for name, tensor in self.tensors.items()},
-            "files": {
-                name: {"size": file.size, "header_crc32c": file.header_crc32c} for name, file in self.files.items()
-            },
+            "files": {name: _file_to_json(file) for name, file in self.files.items()},
             "streams": dict(self.streams),
             "objects": dict(self.objects),
             "metrics": dict(self.metrics),
         }
         body = _json(content, indent=1).encode("utf-8")
         return body + _TRAILER + f"{crc32c(body):08x}\n".encode()
+
+    def _min_reader(self) -> int:
+        if any(file.compression is not None for file in self.files.values()):
+            return 3
+        return 1 if all(len(tensor.chunks) == 1 for tensor in self.tensors.values()) else 2
 
     @classmethod
     def decode(cls, data: bytes, where: str) -> Manifest:
@@ -204,7 +221,28 @@ def _tensor_from_json(item: dict[str, Any]) -> StoredTensor:
 
 
 def _file_from_json(item: dict[str, Any]) -> StoredFile:
-    return StoredFile(_number(item["size"]), _text(item["header_crc32c"]))
+    return StoredFile(_number(item["size"]), _text(item["header_crc32c"]), _compression(item.get("zstd")))
+
+
+def _file_to_json(file: StoredFile) -> dict[str, Any]:
+    item: dict[str, Any] = {"size": file.size, "header_crc32c": file.header_crc32c}
+    if file.compression is not None:
+        item["zstd"] = {
+            "size": file.compression.size,
+            "block": file.compression.block,
+            "ends": list(file.compression.ends),
+        }
+    return item
+
+
+def _compression(item: dict[str, Any] | None) -> Compression | None:
+    if item is None:
+        return None
+    found = Compression(_number(item["size"]), _number(item["block"]), _sizes(item["ends"]))
+    problem = found.problem()
+    if problem is not None:
+        raise ValueError(problem)
+    return found
 
 
 def _sizes(value: list[Any]) -> tuple[int, ...]:

@@ -39,7 +39,7 @@ from headrace_checkpoint.checksum import crc32c, in_threads
 from headrace_checkpoint.dtypes import Array
 from headrace_checkpoint.durable import DISK, Bytes, Disk, replace_file
 
-__all__ = ["EncodedArrays", "SafetensorsFile", "StoredArray", "load_safetensors", "save_safetensors"]
+__all__ = ["EncodedArrays", "Fetch", "SafetensorsFile", "StoredArray", "load_safetensors", "mapped", "save_safetensors"]
 
 MAX_HEADER_BYTES = 100_000_000
 ALIGNMENT = 64  # bytes: a cache line, and what vector loads and direct I/O want
@@ -234,7 +234,7 @@ class SafetensorsFile:
     def __init__(self, path: str | os.PathLike[str], *, size: int | None = None, fetch: Fetch | None = None) -> None:
         self.path = os.fspath(path)
         if fetch is None or size is None:
-            size, fetch = _mapped(self.path)
+            size, fetch = mapped(self.path)
         self.size, self._fetch = size, fetch
         self._data_start = 8 + _read_header(self.path, fetch(0, min(8, size)).tobytes(), size)
         header = fetch(0, self._data_start)
@@ -421,8 +421,12 @@ def _compact(value: object) -> str:
 # Reading. Every function below trusts nothing it is given.
 
 
-def _mapped(path: str) -> tuple[int, Fetch]:
-    """The size of a local file, and a function that gives views of its map."""
+def mapped(path: str) -> tuple[int, Fetch]:
+    """The size of a local file, and a function that gives views of its map.
+
+    Raises:
+      NotFoundError: there is no such file.
+    """
     try:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from headrace.errors import InvalidArgumentError
 from headrace_checkpoint.boxes import Box
+from headrace_checkpoint.compression import Compression, check_compression, compress
 from headrace_checkpoint.dtypes import Array
 from headrace_checkpoint.durable import Disk, write_file
 from headrace_checkpoint.manifest import Chunk, StoredFile, StoredTensor
@@ -28,36 +30,48 @@ class Shard:
       name: the file's name.
       content: the file.
       tensors: the tensors of which it has a chunk, each with that chunk.
+      compression: how the content is compressed, or None.
     """
 
     name: str
     content: EncodedArrays
     tensors: Mapping[str, StoredTensor]
+    compression: Compression | None = None
 
     @property
     def file(self) -> StoredFile:
         """What the file must look like."""
-        return StoredFile(self.content.size, f"{self.content.header_crc32c:08x}")
+        return StoredFile(self.content.size, f"{self.content.header_crc32c:08x}", self.compression)
 
 
-def encode_shards(arrays: Mapping[str, Array], shard_bytes: int | None = None) -> list[Shard]:
+def encode_shards(
+    arrays: Mapping[str, Array], shard_bytes: int | None = None, compression: str | None = None
+) -> list[Shard]:
     """Lay out the files for whole tensors.
 
     Args:
       arrays: name to array.
       shard_bytes: begin another file where one has grown to this size; None: one file for all.
+      compression: `"zstd"`, or None.
     Raises:
       DTypeError: an array that cannot be stored.
-      InvalidArgumentError: `shard_bytes` is not positive.
+      InvalidArgumentError: `shard_bytes` is not positive, or the compression is unknown.
+      NotFoundError: the package for the compression is not installed.
     """
     groups = split_by_size({name: array.nbytes for name, array in arrays.items()}, shard_bytes)
     return [
-        encode_shard({name: arrays[name] for name in group}, {}, number, len(groups))
+        encode_shard({name: arrays[name] for name in group}, {}, number, len(groups), compression)
         for number, group in enumerate(groups)
     ]
 
 
-def encode_shard(arrays: Mapping[str, Array], places: Mapping[str, StoredTensor], number: int, count: int) -> Shard:
+def encode_shard(
+    arrays: Mapping[str, Array],
+    places: Mapping[str, StoredTensor],
+    number: int,
+    count: int,
+    compression: str | None = None,
+) -> Shard:
     """Lay out one file.
 
     Args:
@@ -65,18 +79,26 @@ def encode_shard(arrays: Mapping[str, Array], places: Mapping[str, StoredTensor]
       places: for a chunk, the whole tensor's dtype and shape, with one chunk that says which box this is.
       number: which of the files it is.
       count: how many there are.
+      compression: `"zstd"`, or None.
     Raises:
       DTypeError: an array that cannot be stored.
+      InvalidArgumentError: the compression is unknown.
+      NotFoundError: the package for it is not installed.
     """
-    name = f"shard-{number:05d}-of-{count:05d}.safetensors"
+    check_compression(compression)
+    name = f"shard-{number:05d}-of-{count:05d}.safetensors" + ("" if compression is None else ".zst")
     content = EncodedArrays.of(arrays)
+    frames: Compression | None = None
+    if compression is not None:
+        chunks, frames = compress(content.chunks)
+        content = dataclasses.replace(content, chunks=chunks, size=frames.ends[-1])
     tensors: dict[str, StoredTensor] = {}
     for tensor, array in arrays.items():
         shape = places[tensor].shape if tensor in places else array.shape
         box = places[tensor].chunks[0].box if tensor in places else Box.whole(array.shape)
         dtype = "string" if array.dtype.kind in "OSU" else array.dtype.name
         tensors[tensor] = StoredTensor(dtype, tuple(shape), (Chunk(box, name, f"{content.crc32c[tensor]:08x}"),))
-    return Shard(name, content, tensors)
+    return Shard(name, content, tensors, frames)
 
 
 def split_by_size(sizes: Mapping[str, int], limit: int | None) -> list[list[str]]:

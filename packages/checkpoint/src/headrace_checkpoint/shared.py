@@ -78,6 +78,7 @@ def write_shared_step(
     streams: Mapping[str, tuple[int, int]] | None = None,
     objects: Mapping[str, Any] | None = None,
     metrics: Mapping[str, float] | None = None,
+    compression: str | None = None,
     disk: Disk,
 ) -> str:
     """Save this process's part of a step, and return when the step is there as a whole.
@@ -92,6 +93,7 @@ def write_shared_step(
       streams: see `write_step`; all writers' together.
       objects: see `write_step`; the chief's count.
       metrics: see `write_step`; the chief's count.
+      compression: of this process's part; see `write_step`.
       disk: whose system calls to use.
     Raises:
       DeadlineExceededError: (chief) writers are missing, which are named; (others) the chief is.
@@ -114,7 +116,7 @@ def write_shared_step(
     target, staging = root / str(attempt), writers.staging(root, step)
     with contextlib.suppress(FileExistsError):  # another writer was quicker
         disk.make_directory(staging)
-    _write_part(staging, step, arrays, writers, time, streams or {}, objects or {}, metrics or {}, disk)
+    _write_part(staging, step, arrays, writers, time, streams or {}, objects or {}, metrics or {}, compression, disk)
     if writers.rank != 0:
         return _await_chief(root, attempt, staging, writers)
     try:
@@ -138,6 +140,7 @@ def _write_part(
     streams: Mapping[str, tuple[int, int]],
     objects: Mapping[str, Any],
     metrics: Mapping[str, float],
+    compression: str | None,
     disk: Disk,
 ) -> None:
     values, places = {}, {}
@@ -148,7 +151,7 @@ def _write_part(
             places[name] = StoredTensor("", tuple(item.full_shape), (Chunk(box, "", ""),))
         else:
             values[name] = np.asarray(item)
-    shard = encode_shard(values, places, writers.rank, writers.count)
+    shard = encode_shard(values, places, writers.rank, writers.count, compression)
     manifest = Manifest(step, time, shard.tensors, {shard.name: shard.file}, streams, objects, metrics)
     content = manifest.encode()
     write_file(staging / shard.name, shard.content.chunks, disk)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import DataLossError, NotFoundError
+from headrace_checkpoint.compression import Compression, decompressing
 from headrace_checkpoint.durable import (
     DISK,
     Disk,
@@ -26,7 +27,7 @@ from headrace_checkpoint.durable import (
     write_file,
 )
 from headrace_checkpoint.manifest import MANIFEST
-from headrace_checkpoint.safetensors import SafetensorsFile
+from headrace_checkpoint.safetensors import Fetch, SafetensorsFile, mapped
 from headrace_checkpoint.shards import Shard, write_shards
 
 __all__ = ["LocalStorage", "RemoteStorage", "StepStorage", "is_url", "storage_of"]
@@ -55,7 +56,7 @@ class StepStorage(Protocol):
     def read(self, name: str, file: str) -> bytes:
         """A whole file of a folder; raises NotFoundError if there is none."""
 
-    def open(self, name: str, file: str) -> SafetensorsFile:
+    def open(self, name: str, file: str, compression: Compression | None = None) -> SafetensorsFile:
         """A shard of a folder; raises NotFoundError if there is none, DataLossError if it is damaged."""
 
     def remove(self, name: str) -> None:
@@ -124,9 +125,10 @@ class LocalStorage:
         except (FileNotFoundError, NotADirectoryError):
             raise _no_file(self.path(name), file) from None
 
-    def open(self, name: str, file: str) -> SafetensorsFile:
+    def open(self, name: str, file: str, compression: Compression | None = None) -> SafetensorsFile:
         """A shard, mapped."""
-        return SafetensorsFile(self._root / name / file)
+        path = str(self._root / name / file)
+        return _opened(path, *mapped(path), compression)
 
     def remove(self, name: str) -> None:
         """Take a folder's name away, and then what is in it."""
@@ -200,7 +202,7 @@ class RemoteStorage:
             raise _no_file(self.path(name), file) from None
         return content
 
-    def open(self, name: str, file: str) -> SafetensorsFile:
+    def open(self, name: str, file: str, compression: Compression | None = None) -> SafetensorsFile:
         """A shard, of which bytes are fetched when they are wanted."""
         place = self._file(name, file)
         try:
@@ -220,7 +222,7 @@ class RemoteStorage:
                 )
             return np.frombuffer(content, np.uint8)
 
-        return SafetensorsFile(f"{self.path(name)}/{file}", size=size, fetch=fetch)
+        return _opened(f"{self.path(name)}/{file}", size, fetch, compression)
 
     def remove(self, name: str) -> None:
         """Take the manifest away, and then the rest."""
@@ -232,6 +234,12 @@ class RemoteStorage:
 
     def _file(self, name: str, file: str) -> str:
         return str(self._root / name / file)
+
+
+def _opened(path: str, size: int, fetch: Fetch, compression: Compression | None) -> SafetensorsFile:
+    if compression is None:
+        return SafetensorsFile(path, size=size, fetch=fetch)
+    return SafetensorsFile(path, size=compression.size, fetch=decompressing(path, size, fetch, compression))
 
 
 def _no_file(folder: str, file: str) -> NotFoundError:

@@ -103,6 +103,7 @@ def write_step(
     objects: Mapping[str, Any] | None = None,
     metrics: Mapping[str, float] | None = None,
     shard_bytes: int | None = None,
+    compression: str | None = None,
     disk: Disk = DISK,
 ) -> str:
     """Save one step.
@@ -116,6 +117,7 @@ def write_step(
       objects: JSON values to keep beside the arrays.
       metrics: numbers to choose the best step by.
       shard_bytes: begin another shard where one has grown to this size; None: one shard for all.
+      compression: `"zstd"` or None; see `Saver`.
       disk: whose system calls to use.
     Returns:
       The step's folder. Once this returns it survives any crash.
@@ -132,7 +134,7 @@ def write_step(
             hint="count training steps from 0",
         )
     storage = storage_of(directory, disk)
-    shards = encode_shards({name: np.asarray(array) for name, array in arrays.items()}, shard_bytes)
+    shards = encode_shards({name: np.asarray(array) for name, array in arrays.items()}, shard_bytes, compression)
     manifest = Manifest(
         step=step,
         time=time,
@@ -258,12 +260,12 @@ class StoredStep:
                 got=name,
                 hint="do not trust where it came from",
             )
-        shard = self._storage.open(self._name, name)
-        if (shard.size, f"{shard.header_crc32c:08x}") != (file.size, file.header_crc32c):
+        shard = self._storage.open(self._name, name, file.compression)
+        if (shard.size, f"{shard.header_crc32c:08x}") != (file.content_size, file.header_crc32c):
             raise DataLossError(
                 "a shard of the checkpoint is not the one that was saved",
                 where=f"{self.path}/{name}",
-                expected=f"{file.size} bytes, header {file.header_crc32c}",
+                expected=f"{file.content_size} bytes, header {file.header_crc32c}",
                 got=f"{shard.size} bytes, header {shard.header_crc32c:08x}",
                 hint="copy it again, or restore an earlier checkpoint",
             )
