@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 import headrace as hr
-from headrace.graph.proto.function_pb2 import FunctionDef, FunctionDefLibrary
+from headrace.graph.proto.attr_pb2 import AttrValue
+from headrace.graph.proto.function_pb2 import FunctionDef
+from headrace.graph.proto.node_pb2 import NodeDef
 from headrace.graph.proto.op_def_pb2 import OpDef
-from headrace_viz.graph_view import graph_view
+from headrace_viz.graph_view import divided_view, graph_view
 
 
 def _graph() -> hr.Graph:
@@ -82,7 +84,63 @@ def test_an_empty_graph() -> None:
 
 
 def test_functions_of_the_graph_are_shown() -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [2, 3], name="x")
+        hr.cond(hr.sum(x) > 0, lambda: hr.exp(x, name="grown") + hr.constant(np.ones([2, 3], np.float32)), lambda: x)
+    view = graph_view(graph)
+    (cond,) = [node for node in view.node if node.op.endswith("If")]
+    functions = {function.signature.name: function for function in view.library.function}
+    then = functions[cond.attr["then_branch"].func.name]
+    assert cond.attr["else_branch"].func.name in functions
+    nodes = {node.name: node for node in then.node_def}
+    (shape,) = nodes["grown"].attr["_output_shapes"].list.shape
+    assert [dim.size for dim in shape.dim] == [2, 3]
+    assert not [node.name for node in then.node_def if "value" in node.attr]
+    assert [argument.name for argument in then.signature.input_arg] == [nodes["grown"].input[0]]
+
+
+def test_functions_of_a_file_stay_as_they_are_but_for_their_tensors() -> None:
+    constant = NodeDef(name="one", op="Const", attr={"dtype": AttrValue(type=1), "value": AttrValue(tensor={})})
+    function = FunctionDef(signature=OpDef(name="other"), node_def=[constant])
     graph = hr.Graph()
-    library = FunctionDefLibrary(function=[FunctionDef(signature=OpDef(name="square"))])
-    graph.functions.gradients = library.SerializeToString()
-    assert graph_view(graph).library == library
+    graph.functions.stored["other"] = function.SerializeToString()
+    (shown,) = graph_view(graph).library.function
+    del function.node_def[0].attr["value"]
+    assert shown == function
+
+
+def _divided() -> dict[str, hr.Graph]:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [None, 3], name="x")
+        with hr.device("CPU:0"):
+            product = hr.matmul(x, x, transpose_b=True, name="product")
+        with hr.device("CPU:1"):
+            y = hr.cond(hr.sum(product) > 0, lambda: product * 2, lambda: product, name="chosen")
+    session = hr.Session(graph, config=hr.config(virtual_devices={"CPU": 2}))
+    return session.partitions(y, {x: np.ones((2, 3), np.float32)})
+
+
+def test_each_device_is_a_scope_and_transfers_are_edges() -> None:
+    view = divided_view(_divided())
+    nodes = {node.name: node for node in view.node}
+    assert {name.split("/")[0] for name in nodes} == {"CPU_0", "CPU_1"}
+    assert all(node.device.endswith(node.name[:5].replace("_", ":")) for node in view.node)
+    (receive,) = [node for node in view.node if node.op == "_Recv"]
+    send = nodes[receive.input[0]]
+    assert (send.op, send.name[:5], receive.name[:5]) == ("_Send", "CPU_0", "CPU_1")
+    assert send.input[0] == "CPU_0/product"
+    for node in (send, receive):
+        (shape,) = node.attr["_output_shapes"].list.shape
+        assert [dim.size for dim in shape.dim] == [2, 2]
+    inputs = {name.lstrip("^").split(":")[0] for node in view.node for name in node.input}
+    assert inputs <= set(nodes)
+    names = [function.signature.name for function in view.library.function]
+    assert len(names) == len(set(names)) == 2
+
+
+def test_a_step_on_one_device_has_one_scope_and_what_another_process_sends_has_no_sender() -> None:
+    graph = _graph()
+    assert {node.name.split("/")[0] for node in divided_view({"": graph}).node} == {"CPU_0"}
+    there = {device: part for device, part in _divided().items() if device.endswith("CPU:1")}
+    (receive,) = [node for node in divided_view(there).node if node.op == "_Recv"]
+    assert not [name for name in receive.input if not name.startswith("^")]

@@ -127,10 +127,27 @@ def _write_runs(logdir: Path) -> dict[str, int]:
     with EventWriter(logdir / "graph") as writer:
         writer.graph(graph)
         writer.graph(optimised, tag="optimised")
-        writer.run_metadata(trace, "step 1", graph)
+        writer.run_metadata(trace, "step 1")
+    _write_step_graphs(logdir / "two devices")
     _write_killed_run(logdir / "killed")
     _write_kinds(logdir / "kinds")
     return _write_torn_runs(logdir)
+
+
+def _write_step_graphs(logdir: Path) -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [None, 3], name="x")
+        with hr.device("CPU:0"):
+            product = hr.matmul(x, x, transpose_b=True, name="layer/product")
+        with hr.device("CPU:1"):
+            y = hr.cond(hr.sum(product) > 0, lambda: hr.exp(product, name="grown"), lambda: product, name="chosen")
+    trace, feeds = hr.Trace(), {x: np.ones([2, 3], np.float32)}
+    with (
+        hr.Session(graph, config=hr.config(virtual_devices={"CPU": 2})) as session,
+        SummaryWriter(str(logdir)) as writer,
+    ):
+        session.run(y, feeds=feeds, trace=trace)
+        writer.add_step_graphs(session, y, feeds, trace=trace)
 
 
 def _write_killed_run(logdir: Path) -> None:
@@ -416,6 +433,48 @@ def test_a_tagged_graph_and_what_a_step_took(board: TensorBoard) -> None:
     (device,) = text_format.Parse(metadata, config.RunMetadata()).step_stats.dev_stats
     (node,) = device.node_stats
     assert (node.node_name, node.all_end_rel_micros >= 1) == ("product", True)
+
+
+def _served_graph(board: TensorBoard, run: str, tag: str) -> Any:
+    graph_pb2 = pytest.importorskip("tensorboard.compat.proto.graph_pb2")
+    options = dict(limit_attr_size="1024", large_attrs_key="_too_large_attrs", conceptual="false")
+    return text_format.Parse(board.text("plugin/graphs/graph", run=run, tag=tag, **options), graph_pb2.GraphDef())
+
+
+def test_the_graphs_of_a_step_on_two_devices_with_its_functions(board: TensorBoard) -> None:
+    deadline = time.monotonic() + 20
+    while len(tags := board.get("plugin/graphs/info").get("two devices", {}).get("tags", {})) < 3 and (
+        time.monotonic() < deadline
+    ):
+        pass
+    assert {tag: (found["op_graph"], found["profile"]) for tag, found in tags.items()} == {
+        "step/built": (True, False),
+        "step/optimised": (True, True),
+        "step/divided": (True, True),
+    }
+    graphs = {tag: _served_graph(board, "two devices", tag) for tag in tags}
+    nodes = {tag: {node.name: node for node in graph.node} for tag, graph in graphs.items()}
+    # Functions: what calls one names it, its nodes have shapes, and nothing was too large.
+    chosen = nodes["step/built"]["chosen"]
+    functions = {function.signature.name: function for function in graphs["step/built"].library.function}
+    (grown,) = [n for n in functions[chosen.attr["then_branch"].func.name].node_def if n.name == "grown"]
+    assert len(grown.attr["_output_shapes"].list.shape) == 1
+    # Placed: each operation has the device on which it ran.
+    devices = {name: node.device[-5:] for name, node in nodes["step/optimised"].items()}
+    assert (devices["layer/product"], devices["chosen"]) == ("CPU:0", "CPU:1")
+    # Divided: a scope for each device, and the transfer between them.
+    divided = nodes["step/divided"]
+    assert {"CPU_0/layer/product", "CPU_1/chosen"} < set(divided)
+    (receive,) = [node for node in divided.values() if node.op == "_Recv"]
+    assert (receive.name[:5], divided[receive.input[0]].op, receive.input[0][:5]) == ("CPU_1", "_Send", "CPU_0")
+    config = pytest.importorskip("tensorboard.compat.proto.config_pb2")
+    for tag in ("step/optimised", "step/divided"):
+        text = board.text("plugin/graphs/run_metadata", run="two devices", tag=tag)
+        stats = text_format.Parse(text, config.RunMetadata()).step_stats.dev_stats
+        timed = {node.node_name for device in stats for node in device.node_stats}
+        transfers = {name for name in timed if name.endswith(("/send", "/recv"))}
+        assert timed - set(nodes[tag]) == (set() if tag == "step/divided" else transfers)
+        assert any(name.endswith("layer/product") for name in timed)
 
 
 def test_summaries_of_operations_of_every_kind(board: TensorBoard) -> None:

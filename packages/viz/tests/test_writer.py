@@ -304,7 +304,7 @@ def test_what_steps_took(tmp_path: Path) -> None:
     trace = hr.Trace()
     hr.Session(graph).run(y, feeds={x: [0, 1]}, trace=trace)
     with EventWriter(tmp_path) as writer:
-        writer.run_metadata(trace, "step 1", graph)
+        writer.run_metadata(trace, "step 1")
     _, event = _events(writer.path)
     assert event.tagged_run_metadata.tag == "step 1"
     metadata = RunMetadata.FromString(event.tagged_run_metadata.run_metadata)
@@ -369,3 +369,37 @@ def test_torn_tail_gives_exactly_the_whole_records(tmp_path: Path) -> None:
     for size in range(int(ends[-4]), len(image) + 1):
         torn.write_bytes(image[:size])
         assert list(read_records(torn, torn_tail_ok=True)) == records[: int((ends <= size).sum())]
+
+
+def test_the_graphs_of_a_step(tmp_path: Path) -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [None], name="x")
+        with hr.device("CPU:1"):
+            y = hr.exp(hr.identity(x, name="nothing"), name="y")
+        with hr.device("CPU:0"):
+            z = hr.negative(y, name="z")
+    trace = hr.Trace()
+    session = hr.Session(graph, config=hr.config(virtual_devices={"CPU": 2}))
+    session.run(z, feeds={x: [0, 1]}, trace=trace)
+    with EventWriter(tmp_path) as writer:
+        writer.step_graphs(session, z, {x: [0, 1]}, tag="training", trace=trace)
+        writer.step_graphs(session, z, {x: [0, 1]}, tag="plain")
+    _, event, plain = _events(writer.path)
+    found = {value.tag: RunMetadata.FromString(array_of(value.tensor)[0]) for value in event.summary.value}
+    plugins = {value.tag: value.metadata.plugin_data.plugin_name for value in event.summary.value}
+    assert plugins == {
+        "training/built": "graph_run_metadata_graph",
+        "training/optimised": "graph_run_metadata",
+        "training/divided": "graph_run_metadata",
+    }
+    assert {value.metadata.plugin_data.plugin_name for value in plain.summary.value} == {"graph_run_metadata_graph"}
+    nodes = {
+        tag: {node.name: node for node in metadata.function_graphs[0].pre_optimization_graph.node}
+        for tag, metadata in found.items()
+    }
+    assert set(nodes["training/built"]) == {"x", "nothing", "y", "z"}
+    assert {name: nodes["training/optimised"][name].device[-5:] for name in ("y", "z")} == {"y": "CPU:1", "z": "CPU:0"}
+    assert {"CPU_1/y", "CPU_0/z"} < set(nodes["training/divided"])
+    for tag, name in (("training/optimised", "y"), ("training/divided", "CPU_1/y")):
+        devices = found[tag].step_stats.dev_stats
+        assert name in {stats.node_name for device in devices for stats in device.node_stats}

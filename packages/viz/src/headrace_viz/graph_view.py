@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 import headrace as hr
 from headrace.errors import InvalidArgumentError
-from headrace.graph.proto.attr_pb2 import AttrValue
+from headrace.graph.proto.attr_pb2 import AttrValue, NameAttrList
+from headrace.graph.proto.function_pb2 import FunctionDefLibrary
 from headrace.graph.proto.graph_pb2 import GraphDef
 from headrace.graph.proto.tensor_pb2 import TensorShapeProto
+from headrace_viz.devices import device_scope
 
 
 def graph_view(graph: hr.Graph) -> GraphDef:
@@ -26,19 +29,76 @@ def graph_view(graph: hr.Graph) -> GraphDef:
     for operation in graph.operations:
         _add_node(view, operation)
     if graph.functions:
-        view.library.CopyFrom(hr.to_graph_def(hr.Graph(functions=graph.functions)).library)
+        view.library.CopyFrom(_library_view(graph))
     return view
 
 
-def _add_node(view: GraphDef, operation: hr.Operation) -> None:
-    data = [tensor.op.name if tensor.index == 0 else tensor.name for tensor in operation.inputs]
-    control = [f"^{before.name}" for before in operation.control_inputs]
-    attr = view.node.add(name=operation.name, op=operation.type, input=data + control, device=operation.device).attr
+def divided_view(parts: Mapping[str, hr.Graph]) -> GraphDef:
+    """Return the graphs of several devices as one: a name scope for each, and an edge from each send to its receive.
+
+    Args:
+      parts: the graph of each device, as `Session.partitions` gives them.
+    """
+    view = GraphDef()
+    sends: dict[tuple[object, ...], tuple[str, AttrValue]] = {}
+    receives: list[tuple[Any, tuple[object, ...]]] = []
+    for device, graph in parts.items():
+        scope = f"{device_scope(device)}/"
+        for operation in graph.operations:
+            node = _add_node(view, operation, scope)
+            node.device = node.device or device
+            if operation.type == "_Send":
+                shapes = _shapes_attr((operation.inputs[0].shape.dims,))
+                sends[_route(operation)] = (node.name, shapes)
+                node.attr["_output_shapes"].CopyFrom(shapes)
+            elif operation.type == "_Recv":
+                receives.append((node, _route(operation)))
+        if graph.functions and not view.library.function:
+            view.library.CopyFrom(_library_view(graph))  # the parts share one library
+    for node, route in receives:
+        if route in sends:  # else it comes from another process
+            sender, shapes = sends[route]
+            node.input.insert(0, sender)
+            node.attr["_output_shapes"].CopyFrom(shapes)
+    return view
+
+
+def _route(operation: hr.Operation) -> tuple[object, ...]:
+    return tuple(operation.attr(name) for name in ("tensor_name", "send_device", "recv_device"))
+
+
+def _library_view(graph: hr.Graph) -> FunctionDefLibrary:
+    """Return the functions without the tensors that they hold, with static shapes where their bodies are known."""
+    library = hr.to_graph_def(hr.Graph(functions=graph.functions)).library
+    for function in library.function:
+        name = function.signature.name
+        written_here = name in graph.functions and name not in graph.functions.stored
+        shapes = _body_shapes(graph, name) if written_here else {}
+        for node in function.node_def:
+            for key in [key for key, value in node.attr.items() if value.HasField("tensor") or value.list.tensor]:
+                del node.attr[key]
+            if node.name in shapes:
+                node.attr["_output_shapes"].CopyFrom(_shapes_attr(shapes[node.name]))
+    return library
+
+
+def _body_shapes(graph: hr.Graph, name: str) -> dict[str, _Shapes]:
+    return {op.name: tuple(tensor.shape.dims for tensor in op.outputs) for op in graph.functions[name].operations}
+
+
+def _add_node(view: GraphDef, operation: hr.Operation, scope: str = "") -> Any:
+    data = [scope + (tensor.op.name if tensor.index == 0 else tensor.name) for tensor in operation.inputs]
+    control = [f"^{scope}{before.name}" for before in operation.control_inputs]
+    node = view.node.add(name=scope + operation.name, op=operation.type, input=data + control, device=operation.device)
     for name, value in operation.attrs.items():
         shown = _attr(value)
         if shown is not None:
-            attr[name].CopyFrom(shown)
-    attr["_output_shapes"].CopyFrom(_shapes_attr(tuple(tensor.shape.dims for tensor in operation.outputs)))
+            node.attr[name].CopyFrom(shown)
+    node.attr["_output_shapes"].CopyFrom(_shapes_attr(tuple(tensor.shape.dims for tensor in operation.outputs)))
+    return node
+
+
+_Shapes = tuple[tuple[int | None, ...] | None, ...]
 
 
 # Large graphs repeat few types and shapes; remembering them halves the time.
@@ -48,7 +108,7 @@ def _type_attr(dtype: hr.DType) -> AttrValue:
 
 
 @functools.lru_cache(maxsize=1024)
-def _shapes_attr(shapes: tuple[tuple[int | None, ...] | None, ...]) -> AttrValue:
+def _shapes_attr(shapes: _Shapes) -> AttrValue:
     return AttrValue(list=AttrValue.ListValue(shape=[shape_proto(hr.Shape(dims)) for dims in shapes]))
 
 
@@ -70,6 +130,8 @@ def _attr(value: object) -> AttrValue | None:
             return AttrValue(shape=shape_proto(value))
         case tuple():
             return _list_attr(value)
+        case hr.attr.FunctionName():
+            return AttrValue(func=NameAttrList(name=value.name))
         case _:
             return None
 

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 import headrace as hr
+from headrace_viz.devices import device_scope
 from headrace_viz.graph_view import shape_proto
 from headrace_viz.proto.run_metadata_pb2 import (
     AllocatorMemoryUsed,
@@ -21,47 +22,49 @@ from headrace_viz.proto.run_metadata_pb2 import (
 _DEFAULT_DEVICE = "/device:CPU:0"
 
 
-def run_metadata(trace: hr.Trace, graph: hr.Graph | None = None) -> RunMetadata:
+def run_metadata(trace: hr.Trace, *, scoped: bool = False) -> RunMetadata:
     """Return the compute time and memory of every operation that the trace saw, summed over its steps.
 
     TensorBoard takes one record for each operation, so the times of several runs of one are added up.
 
     Args:
       trace: of `session.run(..., trace=trace)`.
-      graph: tells devices, and by static shapes the bytes of outputs; None leaves both out.
+      scoped: name operations as the graph of all devices does, see `graph_view.divided_view`.
 
     Example:
       >>> import headrace as hr
       >>> with hr.Graph().as_default() as graph:
-      ...     x = hr.placeholder(hr.float32, [2])
+      ...     x = hr.placeholder(hr.float32, [None])
       ...     y = hr.exp(x, name="y")
       >>> trace = hr.Trace()
       >>> _ = hr.Session(graph).run(y, feeds={x: [0.0, 1.0]}, trace=trace)
-      >>> (device,) = run_metadata(trace, graph).step_stats.dev_stats
+      >>> (device,) = run_metadata(trace).step_stats.dev_stats
       >>> [(node.node_name, node.memory[0].total_bytes) for node in device.node_stats]
       [('y', 8)]
     """
-    operations = {} if graph is None else {operation.name: operation for operation in graph.operations}
+    operations: dict[str, hr.Operation] = {}
     spans: dict[str, tuple[int, int]] = {}
-    for record in trace.records:
-        start, spent = spans.get(record.name, (record.start_ns, 0))
-        spans[record.name] = min(start, record.start_ns), spent + record.end_ns - record.start_ns
+    for step in trace.steps:
+        for position, begin, end in zip(step.positions, step.starts_ns, step.ends_ns, strict=True):
+            operation = step.operations[position]
+            name = f"{device_scope(operation.device)}/{operation.name}" if scoped else operation.name
+            operations.setdefault(name, operation)
+            start, spent = spans.get(name, (begin, 0))
+            spans[name] = min(start, begin), spent + end - begin
     devices: dict[str, DeviceStepStats] = {}
     for name, (start, spent) in spans.items():
-        operation = operations.get(name)
-        device = (operation.device if operation is not None else "") or _DEFAULT_DEVICE
+        operation = operations[name]
+        device = operation.device or _DEFAULT_DEVICE
         stats = devices.setdefault(device, DeviceStepStats(device=device))
         stats.node_stats.append(_node_stats(name, start, spent, operation))
     return RunMetadata(step_stats=StepStats(dev_stats=devices.values()))
 
 
-def _node_stats(name: str, start_ns: int, spent_ns: int, operation: hr.Operation | None) -> NodeExecStats:
+def _node_stats(name: str, start_ns: int, spent_ns: int, operation: hr.Operation) -> NodeExecStats:
     micros = max(1, round(spent_ns / 1000))  # a time of zero counts as not measured
     stats = NodeExecStats(
         node_name=name, all_start_micros=start_ns // 1000, op_end_rel_micros=micros, all_end_rel_micros=micros
     )
-    if operation is None:
-        return stats
     sizes = [_output_bytes(tensor) for tensor in operation.outputs]
     if sizes and None not in sizes:
         total = sum(size for size in sizes if size is not None)

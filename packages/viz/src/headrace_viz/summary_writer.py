@@ -397,9 +397,21 @@ class SummaryWriter:
             print("\n".join(map(repr, graph.operations)))  # noqa: T201  # asked for
         self._writer.graph(graph, tag=tag)
 
-    def add_run_metadata(self, trace: hr.Trace, tag: str, graph: hr.Graph | None = None) -> None:
+    def add_step_graphs(
+        self,
+        session: hr.Session,
+        fetches: Any,
+        feeds: Mapping[Any, Any] | None = None,
+        *,
+        tag: str = "step",
+        trace: hr.Trace | None = None,
+    ) -> None:
+        """Write the graphs of a step as built, optimised and divided, see `EventWriter.step_graphs`."""
+        self._writer.step_graphs(session, fetches, feeds, tag=tag, trace=trace)
+
+    def add_run_metadata(self, trace: hr.Trace, tag: str) -> None:
         """Write what traced steps took, see `EventWriter.run_metadata`."""
-        self._writer.run_metadata(trace, tag, graph)
+        self._writer.run_metadata(trace, tag)
 
     def add_embedding(
         self,

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 import headrace as hr
 from headrace.errors import DTypeError, InvalidArgumentError, ShapeError
+from headrace.graph.proto.graph_pb2 import GraphDef
 from headrace.graph.proto.tensor_pb2 import TensorProto
 from headrace_viz.events import checked_tag
-from headrace_viz.graph_view import graph_view
 from headrace_viz.histograms import real_array
 from headrace_viz.png import encode_animated_png, encode_png
 from headrace_viz.proto.event_pb2 import Summary, SummaryMetadata
@@ -310,13 +310,16 @@ def mesh(
     return values
 
 
-def tagged_graph(tag: str, graph: hr.Graph) -> Value:
+def tagged_graph(tag: str, view: GraphDef, took: RunMetadata | None = None) -> Value:
     """Return a graph that is chosen by a tag, beside the graph of the run: one after optimisation, or of a function.
 
     Args:
       tag: its name.
-      graph: any graph.
+      view: what to draw, see `headrace_viz.graph_view`.
+      took: what its operations took, by which TensorBoard colours it; None leaves that out.
     """
-    view = graph_view(graph)
     wrapped = RunMetadata(function_graphs=[RunMetadata.FunctionGraphs(pre_optimization_graph=view)])
-    return plugin_value(tag, "graph_run_metadata_graph", b"1", tensor_proto([wrapped.SerializeToString()]))
+    if took is not None:
+        wrapped.step_stats.CopyFrom(took.step_stats)
+    plugin = "graph_run_metadata_graph" if took is None else "graph_run_metadata"
+    return plugin_value(tag, plugin, b"1", tensor_proto([wrapped.SerializeToString()]))

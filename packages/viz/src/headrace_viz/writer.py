@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
 import headrace as hr
 from headrace.errors import FailedPreconditionError, InvalidArgumentError
@@ -25,7 +25,7 @@ from headrace_viz.events import (
     summary_event,
     values_event,
 )
-from headrace_viz.graph_view import graph_view
+from headrace_viz.graph_view import divided_view, graph_view
 from headrace_viz.proto.event_pb2 import Summary
 from headrace_viz.run_metadata import run_metadata
 from headrace_viz.storage import folder_of
@@ -196,24 +196,62 @@ class EventWriter:
           FailedPreconditionError: the writer is closed, or was made in another process.
         """
         if tag is not None:
-            self.values([tagged_graph(tag, graph)], 0, wall_time=wall_time)
+            self.values([tagged_graph(tag, graph_view(graph))], 0, wall_time=wall_time)
             return
         view = graph_view(graph).SerializeToString()
         self._add(lambda now: graph_event(now if wall_time is None else wall_time, view))
 
-    def run_metadata(self, trace: hr.Trace, tag: str, graph: hr.Graph | None = None) -> None:
+    def step_graphs(
+        self,
+        session: hr.Session,
+        fetches: Any,
+        feeds: Mapping[Any, Any] | None = None,
+        *,
+        tag: str = "step",
+        trace: hr.Trace | None = None,
+        wall_time: float | None = None,
+    ) -> None:
+        """Write what a step becomes on its way from the session's graph to its devices, as three graphs by tag.
+
+        `<tag>/built` is the session's graph, `<tag>/optimised` what all passes leave of it for this step, with the
+        device on which each operation was placed, and `<tag>/divided` what each device runs: a name scope for each,
+        with the `_Send` and `_Recv` operations of the transfers between them. Nothing is run.
+
+        Args:
+          session: whose step it is.
+          fetches: as in `session.run`.
+          feeds: as in `session.run`; their shapes become the shapes of the graph.
+          tag: name of the step, the first part of the tags.
+          trace: of that step, by which TensorBoard colours the second and the third graph by compute time and memory.
+          wall_time: seconds since the epoch; by default now.
+        Raises:
+          FeedError: as `session.run`.
+          PlacementError: no device satisfies what is asked for.
+          InvalidArgumentError: the tag is no text.
+          FailedPreconditionError: the writer is closed, or was made in another process.
+        """
+        checked_tag(tag)
+        optimised, parts = session.optimized_graph(fetches, feeds), session.partitions(fetches, feeds)
+        took, took_there = (None, None) if trace is None else (run_metadata(trace), run_metadata(trace, scoped=True))
+        graphs = [
+            tagged_graph(f"{tag}/built", graph_view(session.graph)),
+            tagged_graph(f"{tag}/optimised", graph_view(optimised), took),
+            tagged_graph(f"{tag}/divided", divided_view(parts), took_there),
+        ]
+        self.values(graphs, 0, wall_time=wall_time)
+
+    def run_metadata(self, trace: hr.Trace, tag: str) -> None:
         """Write what traced steps took, by which TensorBoard colours the graph of the run.
 
         Args:
           trace: of `session.run(..., trace=trace)`.
           tag: by which it is chosen in TensorBoard, such as "step 100"; each at most once in a run.
-          graph: whose static shapes tell how much memory the outputs of operations take; None leaves memory out.
         Raises:
           InvalidArgumentError: the tag is no text.
           FailedPreconditionError: the writer is closed, or was made in another process.
         """
         checked_tag(tag)
-        data = run_metadata(trace, graph).SerializeToString()
+        data = run_metadata(trace).SerializeToString()
         self._add(lambda now: run_metadata_event(now, tag, data))
 
     def flush(self) -> None:

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 
 import headrace as hr
-from headrace_viz.profiling.timeline import Stall, short_device, traced_steps
+from headrace_viz.profiling.timeline import Stall, traced_steps
 
 from .timelines import step, timeline
 
@@ -59,7 +59,7 @@ def test_devices_segments_and_transfers_of_a_divided_step() -> None:
     assert len({op.name for op in ops}) == len(ops)  # both steps share them
 
 
-def test_transfers_in_loops_are_joined_in_order() -> None:
+def test_transfers_in_loops_are_joined_by_iteration() -> None:
     with hr.Graph().as_default() as graph:
         x = hr.placeholder(hr.float32, [2], name="x")
 
@@ -75,16 +75,33 @@ def test_transfers_in_loops_are_joined_in_order() -> None:
     session.run(y, feeds={x: [0.0, 1.0]}, trace=trace)
     _, (only,), _ = traced_steps(trace.steps)
     moved = [transfer for transfer in only.transfers if transfer.tensor.endswith("there:0")]
-    assert [transfer.bytes for transfer in moved] == [8, 8, 8, 8, 8, 0]  # the loop ends with a dead value
+    assert sorted(transfer.bytes or 0 for transfer in moved) == [0, 8, 8, 8, 8, 8]  # the loop ends with a dead value
     assert all(transfer.source_thread and transfer.target_thread for transfer in moved)
     assert all(transfer.sent_ns <= transfer.received_ns for transfer in only.transfers)
     assert {segment.iteration for segment in only.segments} > {"0:0"}
     assert all(segment.queue_ns >= 0 for segment in only.segments)
 
 
-def test_devices_of_other_tasks_keep_their_task() -> None:
-    assert short_device("/job:worker/replica:0/task:2/device:GPU:1") == "job:worker/task:2/GPU:1"
-    assert [short_device(name) for name in ("", "/job:localhost/replica:0/task:0/device:CPU:1")] == ["CPU:0", "CPU:1"]
+def test_the_half_of_a_transfer_that_a_process_sees_is_shown() -> None:
+    with hr.Graph().as_default() as graph:
+        with hr.device("CPU:0"):
+            product = hr.negative(hr.placeholder(hr.float32, [3], name="x"), name="product")
+        with hr.device("CPU:1"):
+            y = hr.exp(product, name="exp")
+    trace = hr.Trace()
+    session = hr.Session(graph, config=hr.config(virtual_devices={"CPU": 2}))
+    session.run(y, feeds={"x:0": np.zeros(3, np.float32)}, trace=trace)
+    (record,) = trace.steps
+    halves = {}
+    for segment in record.segments:
+        _, (half,), _ = traced_steps([dataclasses.replace(record, segments=[segment])])
+        (halves[segment.device[-5:]],) = half.transfers
+    sent, received = halves["CPU:0"], halves["CPU:1"]
+    assert (sent.bytes, sent.target_thread, sent.waited_ns) == (12, None, 0)
+    assert (received.bytes, received.source_thread) == (12, None)
+    assert received.waited_ns == received.received_ns - received.sent_ns > 0
+    assert sent.source_thread is not None
+    assert received.target_thread is not None
 
 
 def test_stalls_are_the_gaps_between_steps_of_a_thread() -> None:

@@ -18,8 +18,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from headrace_viz.devices import DEFAULT_DEVICE
 from headrace_viz.profiling.clock import wall_offsets
-from headrace_viz.profiling.timeline import DEFAULT_DEVICE, SegmentEvent, StepEvent, Timeline, Transfer
+from headrace_viz.profiling.timeline import SegmentEvent, StepEvent, Timeline, Transfer
 
 _Json = dict[str, Any]
 _EVENTS_PER_PIECE = 5000

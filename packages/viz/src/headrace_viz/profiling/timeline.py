@@ -5,17 +5,14 @@ Times are nanoseconds of the process's steady clock; `clock.wall_offsets` brings
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import headrace as hr
-from headrace.placement import parse_device
+from headrace_viz.devices import short_device
 from headrace_viz.profiling.ceilings import Ceilings
 from headrace_viz.profiling.clock import ProcessClock
 from headrace_viz.profiling.cost import MOVES_NOTHING, floating_operations, tensor_bytes
-
-DEFAULT_DEVICE = "CPU:0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,26 +282,23 @@ class _Half:
     bytes: int | None
 
 
-_Route = tuple[str, str, str]
-"""The name of a tensor, the device that sends it and the one that receives it."""
+_Route = tuple[str, str, str, str]
+"""The name of a tensor, the device that sends it, the one that receives it, and in which iteration of which loop."""
 
 
 def _transfers(record: hr.StepRecord) -> tuple[Transfer, ...]:
-    """Join each send with its receive: of what goes the same way several times, as in loops, the n-th with the n-th."""
-    sends: dict[_Route, list[_Half]] = {}
-    receives: dict[_Route, list[_Half]] = {}
-    for segment in sorted(record.segments, key=lambda segment: segment.start_ns):
+    """Join each send with its receive: the two that have a tensor, two devices and an iteration in common."""
+    sends: dict[_Route, _Half] = {}
+    receives: dict[_Route, _Half] = {}
+    for segment in record.segments:
         for position, start, end in zip(segment.positions, segment.starts_ns, segment.ends_ns, strict=True):
             op = segment.operations[position]
             if op.type in ("_Send", "_Recv"):
-                names = (op.attr("tensor_name"), op.attr("send_device"), op.attr("recv_device"))
-                halves = (sends if op.type == "_Send" else receives).setdefault(names, [])
-                halves.append(_Half(start, end, segment.thread_id, _moved_bytes(op, segment)))
-    found = [
-        _transfer(route, send, receive)
-        for route in dict.fromkeys([*sends, *receives])
-        for send, receive in itertools.zip_longest(sends.get(route, ()), receives.get(route, ()))
-    ]
+                route = op.attr("tensor_name"), op.attr("send_device"), op.attr("recv_device"), segment.iteration
+                (sends if op.type == "_Send" else receives)[route] = _Half(
+                    start, end, segment.thread_id, _moved_bytes(op, segment)
+                )
+    found = [_transfer(route, sends.get(route), receives.get(route)) for route in dict.fromkeys([*sends, *receives])]
     return tuple(sorted(found, key=sent_order))
 
 
@@ -319,7 +313,7 @@ def _transfer(route: _Route, send: _Half | None, receive: _Half | None) -> Trans
     first, last = send or receive, receive or send
     assert first is not None
     assert last is not None
-    tensor, source, target = route
+    tensor, source, target, _ = route
     return Transfer(
         tensor=tensor,
         source=short_device(source),
@@ -345,10 +339,3 @@ def _traced_ops(record: hr.StepRecord) -> Iterator[TracedOp]:
             tensor_bytes(op.outputs),
             floating_operations(op),
         )
-
-
-def short_device(name: str) -> str:
-    """Return the name of a device as people say it: `CPU:0`, with the task before it in a cluster."""
-    device = parse_device(name)
-    task = "" if device.job in (None, "localhost") else f"job:{device.job}/task:{device.task}/"
-    return task + (device.short or DEFAULT_DEVICE)

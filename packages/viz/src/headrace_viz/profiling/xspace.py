@@ -16,10 +16,10 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from headrace.errors import DataLossError, InvalidArgumentError
+from headrace_viz.devices import DEFAULT_DEVICE
 from headrace_viz.profiling.ceilings import Ceilings
 from headrace_viz.profiling.clock import ClockPair, ProcessClock, wall_offsets
 from headrace_viz.profiling.timeline import (
-    DEFAULT_DEVICE,
     MemorySample,
     OpEvent,
     SegmentEvent,
