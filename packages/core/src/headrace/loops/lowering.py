@@ -21,7 +21,7 @@ from headrace.loops.ir import Access, Accumulate, Axis, Buffer, Builder, Expr, L
 from headrace.loops.value import Piece, Value
 from headrace.types import DType, int64
 
-__all__ = ["LoweredRegion", "NotLowered", "Output", "lower"]
+__all__ = ["COSTLY", "LoweredRegion", "NotLowered", "Output", "lower"]
 
 TILE = 4096
 """Elements of one outer point where a long axis is cut."""
@@ -34,6 +34,7 @@ ROW_BYTES = 1 << 17
 COSTLY = frozenset(
     {"cos", "erf", "exp", "expm1", "log", "log1p", "pow", "rsqrt", "sigmoid", "sin", "sqrt", "tanh", "div"}
 )
+"""Operators that cost more than reading their result from a cache."""
 
 Form = tuple[int, tuple[tuple[int, int], ...]]
 """An affine form: a constant and (axis, coefficient) pairs, sorted, without zeros."""
