@@ -11,6 +11,9 @@ from headrace.errors import InvalidArgumentError, known_names
 
 __all__ = ["Config", "config", "current_config"]
 
+MAX_VIRTUAL_DEVICES = 1024
+"""More of one type than any machine has; the placer looks at each of them for each operation."""
+
 DEFAULT_PASSES = ("raising", "inline", "fold", "arithmetic", "cse", "narrow")
 
 
@@ -25,7 +28,7 @@ class Config:
       verify: check every graph between passes (slower; on in the tests).
       timeout: seconds a step may take when `run` is given none, or None for no limit.
       stall_timeout: seconds one operation may wait, e.g. for an element of a queue, before its step fails and says what
-        is blocked, or None for no limit.
+        is blocked, or None for no limit. A wait of more than a minute is told to the log in any case.
       virtual_devices: for a device type, the number of devices that it shows as: `{"CPU": 4}` lets one process stand
         for a machine of four.
       soft_placement: where no device satisfies what `hr.device` asks for, ask for less of it instead of failing.
@@ -119,13 +122,13 @@ def config(**options: Any) -> Config:
 def _counts(given: Any) -> dict[str, int]:
     """The numbers of virtual devices by type, checked."""
     is_right = isinstance(given, Mapping) and all(
-        isinstance(name, str) and name.isidentifier() and type(count) is int and count > 0
+        isinstance(name, str) and name.isidentifier() and type(count) is int and 0 < count <= MAX_VIRTUAL_DEVICES
         for name, count in given.items()
     )
     if not is_right:
         raise InvalidArgumentError(
             "virtual_devices is wrong",
-            expected="for device types the number of devices, at least 1",
+            expected=f"for device types the number of devices, 1 to {MAX_VIRTUAL_DEVICES}",
             got=repr(given),
             hint="virtual_devices={'CPU': 4}",
         )

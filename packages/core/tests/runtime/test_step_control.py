@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
+from headrace.runtime import step_control
 from headrace.runtime.blocked import blocked_operations
 from headrace.runtime.step_control import Cancellation, RunningSteps, StepController
 
@@ -307,3 +308,15 @@ def test_d09_ctrl_c_ends_a_step_and_leaves_variables_whole(build: str, run: str)
     program = _INTERRUPTED.replace("{fetch}", build).replace("{run}", run)
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert found.stdout.split("\n")[0] == "interrupted True 1 True", found.stderr
+
+
+def test_D08_a_wait_that_lasts_is_told_to_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(step_control, "NOTICE_SECONDS", 0.01)
+    condition, looks = threading.Condition(), iter([False] * 4 + [True])
+    with condition:
+        StepController().wait_for("QueueDequeueV2 'd'", condition, lambda: next(looks), lambda: "an empty queue 'q'")
+    first = caplog.messages[0]
+    assert re.fullmatch(r"QueueDequeueV2 'd' of step \d+ has waited for 0 s: an empty queue 'q'", first)
+    assert 1 <= len(caplog.messages) <= 3

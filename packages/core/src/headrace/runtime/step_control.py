@@ -8,6 +8,7 @@ for a request second, while `cancel` does the reverse: whichever comes first, th
 from __future__ import annotations
 
 import itertools
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +24,10 @@ from headrace.runtime.trace import SegmentRecorder
 
 __all__ = ["Cancellation", "RunningSteps", "StepController"]
 
+NOTICE_SECONDS = 60.0
+"""After this time a wait is told to the log, and again each time that it has lasted twice as long."""
+
+_log = logging.getLogger(__name__)
 _step_numbers = itertools.count(1)
 _creation = threading.Lock()
 
@@ -130,9 +135,9 @@ class StepController:
         """`wait`, known under the type and name of an operation."""
         if ready():
             return
-        now = time.monotonic()
-        stalls = None if self._patience is None else now + self._patience
-        limits = [limit for limit in (self._deadline, stalls) if limit is not None]
+        start = time.monotonic()
+        stalls = None if self._patience is None else start + self._patience
+        notice = start + NOTICE_SECONDS
         with self.cancellation.waking(condition), waiting(self.step, operation, condition, describe):
             while not ready():
                 if self.cancellation.ends_waits:
@@ -142,7 +147,10 @@ class StepController:
                     raise self._too_late(f"a wait: {describe()}")
                 if stalls is not None and stalls <= now:
                     raise self._stalled(operation, condition, describe)
-                condition.wait(min(limits) - now if limits else None)
+                if notice <= now:
+                    self._tell(operation, now - start, condition, describe)
+                    notice = now + (now - start)
+                condition.wait(min(limit for limit in (self._deadline, stalls, notice) if limit is not None) - now)
 
     def give_up(self, reason: str) -> None:
         """Let the step end wherever it waits (see the interface)."""
@@ -177,6 +185,17 @@ class StepController:
             got=state,
             hint="give the step more time, or look with trace=hr.Trace() where it goes",
         )
+
+    def _tell(
+        self, operation: str, seconds: float, condition: threading.Condition, describe: Callable[[], str]
+    ) -> None:
+        """Write to the log that an operation still waits, so that one who looks at a silent program finds out why."""
+        state = describe()
+        condition.release()
+        try:
+            _log.warning("%s of step %d has waited for %.0f s: %s", operation, self.step, seconds, state)
+        finally:
+            condition.acquire()
 
     def _stalled(
         self, operation: str, condition: threading.Condition, describe: Callable[[], str]
