@@ -248,26 +248,34 @@ def quickstart(session: nox.Session) -> None:
 
 def chromium(session: nox.Session) -> str:
     """Return the path of the Chromium that is installed."""
-    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if browser is None:
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if found is None:
         session.error("no Chromium is found; install the system's package 'chromium'")
-    return browser
+    return found
+
+
+@nox.session(venv_backend="none")
+def browser(session: nox.Session) -> None:
+    """Run the tests that need a browser, in the Chromium that is installed."""
+    chromium(session)
+    for name in ("browser-viz", "browser-serving"):
+        session.notify(name)
 
 
 @nox.session(name="browser-viz")
 def browser_viz(session: nox.Session) -> None:
     """Look at TensorBoard's pages and at the report in the Chromium that is installed."""
-    browser = chromium(session)
+    found = chromium(session)
     install(session, packages=("core", "viz"), tests=True)
-    session.run("pytest", "-m", "browser", f"{PACKAGES['viz'].path}/tests", env={"HEADRACE_BROWSER": browser})
+    session.run("pytest", "-m", "browser", f"{PACKAGES['viz'].path}/tests", env={"HEADRACE_BROWSER": found})
 
 
 @nox.session(name="browser-serving")
 def browser_serving(session: nox.Session) -> None:
     """Use the model server's pages in the Chromium that is installed."""
-    browser = chromium(session)
+    found = chromium(session)
     install(session, "playwright>=1.49", packages=("core", "checkpoint", "serving"), tests=True)
-    session.run("pytest", "-m", "browser", f"{PACKAGES['serving'].path}/tests", env={"HEADRACE_BROWSER": browser})
+    session.run("pytest", "-m", "browser", f"{PACKAGES['serving'].path}/tests", env={"HEADRACE_BROWSER": found})
 
 
 @nox.session
