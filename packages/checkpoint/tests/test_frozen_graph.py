@@ -75,6 +75,48 @@ def test_C35_a_model_of_tensorflow_with_functions_freezes(level: str, tmp_path: 
     assert found.tolist() == LOOP["y"]
 
 
+@pytest.mark.parametrize("level", LEVELS)
+def test_C35_a_model_of_tensorflow_1_with_loops_of_primitives_freezes(level: str, tmp_path: Path) -> None:
+    answer = json.loads((DATA / "answers.json").read_text())["builder"]
+    with load_model(DATA / "tf221_builder") as model:
+        frozen = freeze(model, tmp_path / "g.pb", level=level)
+    assert ("Enter" in nodes(frozen.path).values()) == (level == "none")
+    with hr.Session(hr.import_graph_def(frozen.path)) as session:
+        assert session.run(frozen.outputs[0], feeds={frozen.inputs[0]: answer["x"]}).tolist() == answer["y"]
+
+
+def test_variables_of_the_process_freeze(tmp_path: Path) -> None:
+    w = hr.Variable(np.array([3.0, 4.0], np.float32), name="frozen_w")
+    graph = hr.Graph()
+    with graph.as_default():
+        x = hr.placeholder(hr.float32, [None, 2], name="x")
+        y = hr.multiply(x, w, name="y")
+    with hr.Session(graph) as session:
+        freeze(session, tmp_path / "g.pb", [y])
+    w.assign(np.zeros(2, np.float32))
+    with hr.Session(hr.import_graph_def(tmp_path / "g.pb")) as session:
+        assert session.run("y:0", feeds={"x:0": [[1.0, 1.0]]}).tolist() == [[3, 4]]
+
+
+def test_layers_freeze_with_their_normalisation_folded(tmp_path: Path) -> None:
+    model = hr.layers.Sequential(
+        [hr.layers.Conv2D(4, 3), hr.layers.BatchNorm(), hr.layers.Flatten(), hr.layers.Dropout(0.5), hr.layers.Dense(3)]
+    )
+    graph = hr.Graph(seed=1)
+    with graph.as_default():
+        x = hr.placeholder(hr.float32, [None, 8, 8, 3], name="x")
+        y = hr.identity(model(x), name="y")
+    value = np.random.default_rng(0).standard_normal((2, 8, 8, 3)).astype(np.float32)
+    with hr.Session(graph) as session:
+        expected = session.run(y, feeds={x: value})
+        frozen = freeze(session, tmp_path / "g.pb", [y], level="extended")
+    types = [kind for kind in nodes(frozen.path).values() if kind != "Const"]
+    assert types[:3] == ["Placeholder", "Conv2D", "AddV2"]
+    assert {"Mul", "Sub", "Rsqrt"}.isdisjoint(types)
+    with hr.Session(hr.import_graph_def(frozen.path)) as session:
+        np.testing.assert_allclose(session.run("y:0", feeds={"x:0": value}), expected, rtol=1e-5, atol=1e-5)
+
+
 def test_higher_levels_have_fewer_operations(tmp_path: Path) -> None:
     with load_model(DATA / "tf221_loop") as model:
         counts = [freeze(model, tmp_path / "g.pb", level=level).operations for level in ("basic", "extended", "all")]

@@ -35,6 +35,7 @@ def looked_up(model: LoadedModel) -> dict[str, list[int]]:
     return {alias: value.tolist() for alias, value in model.signatures["serving_default"](words=WORDS).items()}
 
 
+BUILDER = ANSWERS["builder"]
 FOUND = {alias: LOOKUP[alias] for alias in ("table", "vocabulary")}
 
 
@@ -78,6 +79,18 @@ def test_a_model_of_tensorflow_is_trained_on_and_saved_again(tmp_path: Path) -> 
         expected = np.float32(trained) * np.float32(trained) * np.float32(3)
         assert again.signatures["serving_default"](n=2, x=[3.0])["y"] == pytest.approx([expected])
         assert [(v.name, v.trainable) for v in again.graph.variables] == [("factor", True)]
+
+
+def test_a_model_of_tensorflow_1_with_reference_variables_and_loops_of_primitives(tmp_path: Path) -> None:
+    with load_model(DATA / "tf221_builder") as model:
+        assert model.signatures["serving_default"](x=BUILDER["x"])["y"].tolist() == BUILDER["y"]
+        assert sorted(v.name for v in model.graph.variables) == ["factor", "offsets/part_0", "offsets/part_1", "step"]
+        assert all(variable.trainable for variable in model.graph.variables)
+        assert {"Enter", "Merge", "Switch"} <= {op.type for op in model.graph.operations}
+        model.session.write_variables({"factor": np.float32(1)})
+        model.save(tmp_path / "again")
+    with load_model(tmp_path / "again") as again:
+        assert again.signatures["serving_default"](x=BUILDER["x"])["y"].tolist() == [5, 6]
 
 
 def test_only_functions_that_are_called_are_saved_again(tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
     python packages/checkpoint/tests/data/write_saved_models.py
 
 `tf221_loop` has a `while` and a `cond` in functions that call each other, a variable and a captured constant;
-`tf221_lookup` has a table of constants and one that an asset fills. `answers.json` is what TensorFlow gives.
+`tf221_lookup` has a table of constants and one that an asset fills; `tf221_builder` is as TensorFlow 1 wrote models,
+with a variable by reference, one in parts, and a loop and a branch of primitives. `answers.json` is what TensorFlow
+gives.
 """
 
 from __future__ import annotations
@@ -53,6 +55,29 @@ class Lookup(tf.Module):
         return {"table": self.table.lookup(words), "vocabulary": self.vocabulary.lookup(words)}
 
 
+def builder(path: Path) -> list[float]:
+    """Write a model as programs of TensorFlow 1 did; returns what it gives for [1, 2]."""
+    v1 = tf.compat.v1
+    v1.disable_control_flow_v2()
+    with tf.Graph().as_default(), v1.Session() as session:
+        x = v1.placeholder(tf.float32, [2], name="x")
+        factor = v1.get_variable("factor", initializer=2.0, use_resource=False)
+        step = v1.get_variable("step", initializer=1.0, use_resource=True)
+        halves = v1.get_variable(
+            "offsets", [4], initializer=v1.ones_initializer(), partitioner=v1.fixed_size_partitioner(2)
+        )
+
+        def body(i: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            return i + 1, v1.cond(tf.reduce_sum(y) > 20.0, lambda: y - step, lambda: y * factor)
+
+        y = v1.while_loop(lambda i, y: i < 5, body, (0, x))[1]
+        y = tf.add(y, tf.reduce_sum(tf.concat(list(halves), 0)), name="y")
+        session.run(v1.global_variables_initializer())
+        v1.saved_model.simple_save(session, str(path), {"x": x}, {"y": y})
+        answer: list[float] = session.run(y, {x: [1.0, 2.0]}).tolist()
+        return answer
+
+
 def main() -> None:
     """Write both models and their answers."""
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):  # the path becomes a part of the model
@@ -65,7 +90,9 @@ def main() -> None:
     looped = models["tf221_loop"](tf.constant(8), tf.constant([1.0, 2.0, 3.0]))
     words = tf.constant([b"a", b"x", b"\xff", b"unknown", b""])
     found = models["tf221_lookup"](words)
+    shutil.rmtree(HERE / "tf221_builder", ignore_errors=True)
     answers = {
+        "builder": {"x": [1.0, 2.0], "y": builder(HERE / "tf221_builder")},
         "loop": {"n": 8, "x": [1.0, 2.0, 3.0], "y": looped["y"].numpy().tolist()},
         "lookup": {
             "words": [word.decode("latin-1") for word in words.numpy().tolist()],
