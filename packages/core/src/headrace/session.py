@@ -413,7 +413,12 @@ def _variable_value(buffer: VariableBuffer, value: Any) -> Array:
 
 
 def _no_variable(name: str, known: Mapping[str, Any]) -> NotFoundError:
-    return NotFoundError(f"the graph has no variable '{name}'", expected=known_names(name, known), got=name)
+    return NotFoundError(
+        f"the graph has no variable '{name}'",
+        expected=known_names(name, known),
+        got=name,
+        hint="session.graph.variables lists the variables, with their names",
+    )
 
 
 def _no_such_target(target: str) -> NotFoundError:
@@ -422,7 +427,10 @@ def _no_such_target(target: str) -> NotFoundError:
     entries = {entry.name for entry in metadata.entry_points(group=ENTRY_POINT_GROUP)}
     if scheme in entries:
         return NotFoundError(
-            f"session target '{target}' is not supported by this version of headrace", expected='"" for this process'
+            f"session target '{target}' is not supported by this version of headrace",
+            expected='"" for this process',
+            got=target,
+            hint="install versions of headrace and of the package for the target that go together",
         )
     packages = {"grpc": "headrace-distributed"}
     return NotFoundError(

@@ -340,7 +340,13 @@ def _checked(op: Operation, tensor: Tensor, gradient: Gradient) -> Gradient:
 
 
 def _faulty_rule(op: Operation, what: str, expected: str, got: str) -> GradientError:
-    return GradientError(f"the gradient rule of {op.type} gave {what}", where=op.location, expected=expected, got=got)
+    return GradientError(
+        f"the gradient rule of {op.type} gave {what}",
+        where=op.location,
+        expected=expected,
+        got=got,
+        hint=f"correct the function that hr.register_gradient('{op.type}') or hr.gradient_override was given",
+    )
 
 
 def explain_gradient(y: TensorLike, x: TensorLike) -> str:

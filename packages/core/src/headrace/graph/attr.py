@@ -132,7 +132,12 @@ class AttrSpec:
         return converted
 
     def _wrong(self, name: str, value: AttrValue) -> AttrError:
-        return AttrError(f"attr '{name}' has a wrong value", expected=str(self), got=f"{value!r}")
+        return AttrError(
+            f"attr '{name}' has a wrong value",
+            expected=str(self),
+            got=f"{value!r}",
+            hint=f"give {name} a value of that kind; `headrace ops TYPE` shows what the attrs of an operation mean",
+        )
 
     def __str__(self) -> str:
         text = f"list of {self.kind}" if self.is_list else self.kind

@@ -83,4 +83,9 @@ def _view(content: mmap.mmap, start: int, dtype_name: str, entry: Mapping[str, A
 
 
 def _damaged(path: Path, expected: str, got: str) -> DataLossError:
-    return DataLossError(f"the constants in '{path}' are damaged", expected=expected, got=got)
+    return DataLossError(
+        f"the constants in '{path}' are damaged",
+        expected=expected,
+        got=got,
+        hint="export the graph again, or copy both files",
+    )

@@ -181,4 +181,9 @@ def _in_bounds(listed: Any, kind: np.dtype[Any], dtype: DType) -> Array:
 
 
 def _damaged(expected: str, got: str) -> DataLossError:
-    return DataLossError("a stored tensor is damaged", expected=expected, got=got)
+    return DataLossError(
+        "a stored tensor is damaged",
+        expected=expected,
+        got=got,
+        hint="export the graph again, or copy the file once more",
+    )

@@ -72,4 +72,10 @@ def _verify_types(op: Operation, stage: str) -> None:
 
 
 def _broken(op: Operation, stage: str, rule: str, got: str) -> GraphError:
-    return GraphError(f"the graph after {stage} breaks a rule", where=op.location, expected=rule, got=got)
+    return GraphError(
+        f"the graph after {stage} breaks a rule",
+        where=op.location,
+        expected=rule,
+        got=got,
+        hint=f"correct {stage}, or leave it out of hr.config(passes=...) and report it if it is a built-in one",
+    )

@@ -65,7 +65,12 @@ def _subscript(text: str, equation: str) -> Subscript:
 
 
 def _malformed(equation: str, expected: str) -> InvalidArgumentError:
-    return InvalidArgumentError("the equation of an Einstein sum is malformed", expected=expected, got=repr(equation))
+    return InvalidArgumentError(
+        "the equation of an Einstein sum is malformed",
+        expected=expected,
+        got=repr(equation),
+        hint="'ij,jk->ik' multiplies two matrices",
+    )
 
 
 def ellipsis_rank(subscript: Subscript, rank: int) -> int:

@@ -68,6 +68,7 @@ def _concat_mismatch(shapes: Sequence[Shape]) -> ShapeError:
         "the tensors cannot be concatenated",
         expected="equal ranks, and equal sizes but on the axis along which they are joined",
         got=" and ".join(str(shape) for shape in shapes),
+        hint="hr.reshape or slice them first, or choose another axis; hr.stack joins along a new one",
     )
 
 
