@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from types import SimpleNamespace
 
 import ml_dtypes
 import numpy as np
@@ -26,7 +27,7 @@ def test_everything_that_names_a_dtype_is_understood(given: object, expected: hr
     assert hr.as_dtype(given) is expected
 
 
-@pytest.mark.parametrize("given", ["float31", np.datetime64, 77, None])
+@pytest.mark.parametrize("given", ["float31", np.datetime64, 77, None, SimpleNamespace(dtype=5)])
 def test_unknown_dtype_is_refused_with_the_known_names(given: object) -> None:
     with pytest.raises(hr.errors.DTypeError, match="no dtype is known as(.|\n)*float32"):
         hr.as_dtype(given)

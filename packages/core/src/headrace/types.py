@@ -230,7 +230,7 @@ def _numpy_to_dtype(value: object) -> DType | None:
         return None
     try:
         converted = np.dtype(value)  # type: ignore[call-overload]  # any object may be asked
-    except TypeError:
+    except (TypeError, ValueError):  # the latter of objects with an attribute `dtype`, such as tensors
         return None
     if converted.kind in "SUO":
         return string
