@@ -47,3 +47,10 @@ def test_threads_are_a_number_from_one_on(threads: object) -> None:
     with pytest.raises(hr.errors.InvalidArgumentError, match="threads are counted(.|\\n)*a whole number from 1 on"):
         hr.config(threads=threads)
     assert hr.config(threads=3).threads == 3
+
+
+@pytest.mark.parametrize("count", [0, -1, 2.5, True, "3", 1025])
+def test_virtual_devices_are_counted_and_have_a_limit(count: object) -> None:
+    """The placer looks at each device for each operation: a million of them would look like a hang."""
+    with pytest.raises(hr.errors.InvalidArgumentError, match="virtual_devices is wrong(.|\n)*1 to 1024"):
+        hr.config(virtual_devices={"CPU": count})
