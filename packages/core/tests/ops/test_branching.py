@@ -184,6 +184,7 @@ def _p() -> hr.Tensor:
         (lambda: hr.switch_case(0, [lambda: 1], 3), "InvalidArgumentError", "default is no function"),
         (lambda: hr.switch_case([0], [lambda: 1]), "ShapeError", "index of switch_case is no scalar"),
         (lambda: hr.switch_case(0.5, [lambda: 1]), "DTypeError", "no integer"),
+        (lambda: hr.case([(True, 3)]), "InvalidArgumentError", "branch 0 is no function"),
         (lambda: hr.case([]), "InvalidArgumentError", "no predicates"),
         (lambda: hr.case([([True], lambda: 1)]), "ShapeError", "predicate of case is no scalar"),
         (
@@ -196,3 +197,22 @@ def _p() -> hr.Tensor:
 def test_wrong_branches_are_refused(build: Callable[[], Any], kind: str, message: str) -> None:
     with hr.Graph().as_default(), pytest.raises(getattr(hr.errors, kind), match=message):
         build()
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda chosen: hr.cond(hr.not_equal(chosen, 0), lambda: 1.0, lambda: 2.0),
+        lambda chosen: hr.switch_case(chosen, [lambda: 2.0, lambda: 1.0]),
+        lambda chosen: hr.case([(hr.not_equal(chosen, 0), lambda: 1.0)], default=lambda: 2.0),
+    ],
+)
+def test_what_chooses_must_turn_out_a_scalar_where_its_rank_is_not_known(build: Callable[[hr.Tensor], Any]) -> None:
+    """The operations take any shape and ask for elements: a vector of one false element would count as true."""
+    with hr.Graph().as_default() as graph:
+        chosen = hr.placeholder(hr.int32, None)
+        value = build(chosen)
+    session = hr.Session(graph)
+    assert [session.run(value, feeds={chosen: number}) for number in (1, 0)] == [1.0, 2.0]
+    with pytest.raises(hr.errors.ShapeError, match=r"another shape than was ensured(.|\n)*expected: \[\]"):
+        session.run(value, feeds={chosen: [0]})

@@ -159,6 +159,17 @@ def test_iterations_work_in_memory_that_the_caller_never_sees() -> None:
     [
         (lambda: hr.while_loop(lambda: True, lambda: (), ()), "InvalidArgumentError", "no loop variables"),
         (
+            lambda: hr.while_loop(True, lambda i: i, [0]),
+            "InvalidArgumentError",
+            "condition of while_loop is no function",
+        ),
+        (lambda: hr.while_loop(lambda i: i < 3, 1, [0]), "InvalidArgumentError", "body of while_loop is no function"),
+        (
+            lambda: hr.while_loop(lambda i: i < 3, lambda i: i + 1, [0], parallel_iterations=0),
+            "InvalidArgumentError",
+            "may run no iteration(.|\n)*parallel_iterations >= 1",
+        ),
+        (
             lambda: hr.while_loop(lambda i, n: n > 3, lambda i, n: (i + 1, n), (0, 5)),
             "InvalidArgumentError",
             r"never ends once it has begun(.|\n)*loop variables \[1\] only(.|\n)*maximum_iterations",
@@ -166,7 +177,7 @@ def test_iterations_work_in_memory_that_the_caller_never_sees() -> None:
         (lambda: hr.while_loop(lambda i: True, lambda i: i + 1, [0]), "InvalidArgumentError", "no loop variable"),
         (lambda: hr.while_loop(lambda i: i, lambda i: i, [0]), "DTypeError", "gives no bool(.|\n)*i < n"),
         (lambda: hr.while_loop(lambda i: None, lambda i: i, [0]), "DTypeError", "gives no value"),
-        (lambda: hr.while_loop(lambda i: [True], lambda i: i, [0]), "ShapeError", "gives no scalar(.|\n)*hr.all"),
+        (lambda: hr.while_loop(lambda i: [True], lambda i: i, [0]), "ShapeError", "gives is no scalar(.|\n)*hr.all"),
         (
             lambda: hr.while_loop(lambda i, s: i < 3, lambda i, s: (i + 1,), (0, 0)),
             "InvalidArgumentError",
@@ -251,3 +262,28 @@ def test_loops_over_text_flags_and_sparse_tensors() -> None:
     assert session.run(text) == b"axxx"
     assert session.run(place, feeds={numbers: [1, 3, 5]}) == 2
     assert session.run(scaled, feeds={sparse: hr.SparseTensor([[0, 2]], [5.0], [2, 3])}).values.tolist() == [40.0]
+
+
+def test_a_condition_of_unknown_rank_must_turn_out_a_scalar() -> None:
+    """The operation takes any shape and asks for elements, so that a vector of one false element would never end it."""
+    with hr.Graph().as_default() as graph:
+        flags = hr.placeholder(hr.bool, None)
+        count = hr.while_loop(lambda i, goes_on: goes_on, lambda i, goes_on: (i + 1, ~goes_on), (0, flags))[0]
+    session = hr.Session(graph)
+    assert session.run(count, feeds={flags: True}) == 1
+    with pytest.raises(hr.errors.ShapeError, match=r"another shape than was ensured(.|\n)*expected: \[\]"):
+        session.run(count, feeds={flags: [False]}, timeout=10)
+
+
+def test_a_tensor_that_leaks_out_of_a_body_is_refused_with_the_way_out() -> None:
+    leaked = []
+
+    def body(i: hr.Tensor) -> hr.Tensor:
+        leaked.append(i * 2)
+        return i + 1
+
+    message = r"a tensor of function 'while_body' is used outside of it(.|\n)*return it from the function"
+    with hr.Graph().as_default():
+        result = hr.while_loop(lambda i: i < 3, body, [0])[0]
+        with pytest.raises(hr.errors.GraphError, match=message):
+            _ = leaked[0] + result

@@ -104,6 +104,13 @@ def test_rows_may_be_of_several_dtypes_and_ranks() -> None:
     ("build", "kind", "message"),
     [
         (lambda: hr.map_fn(lambda x: x, hr.constant(1.0)), "ShapeError", "has no rows to loop over"),
+        (lambda: hr.map_fn(hr.zeros([2]), hr.zeros([2])), "InvalidArgumentError", "function of map_fn is no function"),
+        (
+            lambda: hr.scan(3, hr.zeros([2]), 0.0),
+            "InvalidArgumentError",
+            "is no function(.|\n)*lambda carry, row: value",
+        ),
+        (lambda: hr.foldr(None, hr.zeros([2])), "InvalidArgumentError", "function of a fold is no function"),
         (lambda: hr.map_fn(lambda x: x, ()), "InvalidArgumentError", "nothing to loop over"),
         (
             lambda: hr.map_fn(lambda pair: pair[0], (hr.zeros([2]), hr.zeros([3]))),

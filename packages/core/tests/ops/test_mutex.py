@@ -58,3 +58,12 @@ def test_a_lock_is_let_go_once():
             second = hr.apply_op("ConsumeMutexLock", lock)
     with hr.Session(graph) as session, pytest.raises(FailedPreconditionError, match="let go already"):
         session.run(second)
+
+
+def test_what_is_no_function_is_refused_before_the_lock_is_asked_for():
+    with hr.Graph().as_default() as graph:
+        section = hr.CriticalSection()
+        count = len(graph.operations)
+        with pytest.raises(InvalidArgumentError, match="CriticalSection.execute was given is no function"):
+            section.execute(hr.constant(1.0))
+        assert [op.type for op in graph.operations[count:]] == ["Const"]

@@ -87,6 +87,8 @@ def test_a_wrong_number_of_gradients_is_named():
 def test_shapes_of_another_number_are_refused():
     with hr.Graph().as_default(), pytest.raises(InvalidArgumentError, match="differ in number"):
         hr.py_function(np.square, [1.0], [hr.float32], shapes=[[], []])
+    with hr.Graph().as_default(), pytest.raises(InvalidArgumentError, match="py_function was given is no function"):
+        hr.py_function(2.0, [1.0], hr.float32)
 
 
 def test_inputs_cannot_be_written_to():

@@ -328,6 +328,16 @@ class Body(Graph):
             return super().foreign_control(operation)
         return outside_effect(operation, self.name)
 
+    def _finished_error(self, place: str) -> GraphError:
+        """The error of an operation on a tensor that was kept when the function had been built."""
+        return GraphError(
+            f"a tensor of function '{self.name}' is used outside of it",
+            where=place,
+            expected="tensors of the graph that is being built, or of one around it",
+            got="one that exists only while the function runs, and the function is finalized",
+            hint="return it from the function, whose operation then gives its value",
+        )
+
     def __repr__(self) -> str:
         return f"<hr function '{self.name}' of {len(self.operations)} operations>"
 

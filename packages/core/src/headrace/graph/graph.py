@@ -373,15 +373,19 @@ class Graph:
         """The error of an operation of another graph that an operation of this one is to wait for."""
         return _foreign(operation)
 
+    def _finished_error(self, place: str) -> GraphError:
+        """The error of an operation that comes after the last one, and was asked for at `place`."""
+        return GraphError(
+            "the graph is finalized",
+            where=place,
+            expected="a graph that may still grow",
+            got="a new operation after graph.finalize()",
+            hint="create every operation before graph.finalize()",
+        )
+
     def _check_growth(self, line: SourceLine, place: str) -> None:
         if self._finalized:
-            raise GraphError(
-                "the graph is finalized",
-                where=place,
-                expected="a graph that may still grow",
-                got="a new operation after graph.finalize()",
-                hint="create every operation before graph.finalize()",
-            )
+            raise self._finished_error(place)
         if self._epoch == 0 or self.extend:
             return
         last_epoch, times = self._extended_by.get(line, (0, 0))

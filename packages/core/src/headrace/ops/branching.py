@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from headrace.errors import DTypeError, InvalidArgumentError, ShapeError
 from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor, graph_of
@@ -14,10 +14,19 @@ from headrace.graph.handle_spec import handle_attrs
 from headrace.graph.operation import Operation, Tensor
 from headrace.graph.scopes import Scope, current_scope, enter
 from headrace.ops.structure import check_same_structure, flatten
-from headrace.types import DType, as_dtype, int32
+from headrace.types import DType, Shape, as_dtype, int32
 from headrace.types import bool as bool_dtype
 
-__all__ = ["build_branches", "case", "cond", "function_name", "switch_case", "traced_leaves"]
+__all__ = [
+    "as_scalar",
+    "build_branches",
+    "case",
+    "check_callable",
+    "cond",
+    "function_name",
+    "switch_case",
+    "traced_leaves",
+]
 
 Branch = Callable[[], Any]
 
@@ -49,8 +58,8 @@ def cond(pred: TensorLike, true_fn: Branch, false_fn: Branch, *, name: str | Non
       >>> print(hr.Session(graph).run(y, feeds={x: -1.5}))
       -15.0
     """
-    _check_callable(true_fn, "true_fn")
-    _check_callable(false_fn, "false_fn")
+    check_callable(true_fn, "true_fn")
+    check_callable(false_fn, "false_fn")
     with graph_of([pred]) as graph:
         predicate = convert_to_tensor(pred)
         if predicate.dtype is not bool_dtype:
@@ -61,7 +70,8 @@ def cond(pred: TensorLike, true_fn: Branch, false_fn: Branch, *, name: str | Non
                 got=str(predicate.spec),
                 hint="compare it first, e.g. x > 0 or hr.not_equal(x, 0)",
             )
-        _check_scalar(predicate, "the predicate of cond", "hr.all(pred) or hr.any(pred); hr.where chooses per element")
+        hint = "hr.all(pred) or hr.any(pred); hr.where chooses per element"
+        predicate = as_scalar(predicate, "the predicate of cond", hint)
         return build_branches(graph, predicate, [true_fn, false_fn], ["true", "false"], name or "cond")
 
 
@@ -101,12 +111,12 @@ def switch_case(
             hint="switch_case(i, [f, g]) or switch_case(i, {0: f, 3: g}, default=h)",
         )
     for number, function in numbered.items():
-        _check_callable(function, f"branch {number}")
+        check_callable(function, f"branch {number}")
     last = numbered[max(numbered)] if default is None else default
-    _check_callable(last, "default")
+    check_callable(last, "default")
     with graph_of([index]) as graph:
-        number_tensor = convert_to_tensor(index)
-        _check_scalar(number_tensor, "the index of switch_case", "index a single number, e.g. index[0]")
+        hint = "index a single number, e.g. index[0]"
+        number_tensor = as_scalar(convert_to_tensor(index), "the index of switch_case", hint)
         if not number_tensor.dtype.is_integer:
             raise DTypeError(
                 "the index of switch_case is no integer",
@@ -160,25 +170,17 @@ def case(
         )
     predicates, functions = [pred for pred, _ in pairs], [function for _, function in pairs]
     with graph_of(predicates):
-        flags = apply_op("Pack", [convert_to_tensor(pred, bool_dtype) for pred in predicates])
-        _check_flags(flags)
+        scalars = [
+            as_scalar(convert_to_tensor(pred, bool_dtype), "a predicate of case", "hr.all(pred) or hr.any(pred)")
+            for pred in predicates
+        ]
+        flags = apply_op("Pack", scalars)
         if exclusive:
             flags = _exclusive(flags)
         first = apply_op("ArgMax", apply_op("Cast", flags, DstT=int32), 0, output_type=int32)
         none = apply_op("LogicalNot", apply_op("Any", flags, [0]))
         index = apply_op("SelectV2", none, len(functions), first)
         return switch_case(index, functions, default, name=name or "case")
-
-
-def _check_flags(flags: Tensor) -> None:
-    if flags.shape.rank not in (None, 1):
-        raise ShapeError(
-            "a predicate of case is no scalar",
-            where=flags.op.location,
-            expected="bool[] each",
-            got=str(flags.op.inputs[0].spec),
-            hint="hr.all(pred) or hr.any(pred)",
-        )
 
 
 def _exclusive(flags: Tensor) -> Tensor:
@@ -297,18 +299,34 @@ def _branch_operation(
     return graph.create_op(f"Stateless{kind}" if stateless else kind, [selector, *captures.tensors], attrs, name=name)
 
 
-def _check_callable(function: Any, what: str) -> None:
+def check_callable(function: Any, what: str, arguments: str = "") -> None:
+    """Refuse what is no function, before anything is added to a graph; `arguments` is what a function would take.
+
+    Raises:
+      InvalidArgumentError: it cannot be called.
+    """
     if not callable(function):
         raise InvalidArgumentError(
             f"{what} is no function",
-            expected="a function of no arguments",
+            expected=f"a function of {arguments or 'no arguments'}",
             got=repr(function),
-            hint="lambda: value",
+            hint=f"lambda{arguments and ' '}{arguments}: value",
         )
 
 
-def _check_scalar(tensor: Tensor, what: str, hint: str) -> None:
-    if tensor.shape.rank not in (None, 0):
+def as_scalar(tensor: Tensor, what: str, hint: str) -> Tensor:
+    """The tensor, known to be a scalar: where its rank is not known yet, the step checks it.
+
+    The operations themselves take any shape, as TensorFlow's do, and ask whether there is any element: that a user who
+    gives a vector means this is less likely than that he forgot `hr.all`.
+
+    Raises:
+      ShapeError: it has another rank.
+    """
+    if tensor.shape.rank is None:
+        return cast(Tensor, apply_op("EnsureShape", tensor, shape=Shape([])))
+    if tensor.shape.rank != 0:
         raise ShapeError(
             f"{what} is no scalar", where=tensor.op.location, expected="shape []", got=str(tensor.spec), hint=hint
         )
+    return tensor

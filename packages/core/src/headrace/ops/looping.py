@@ -15,7 +15,7 @@ from headrace.graph.graph import Graph
 from headrace.graph.handle_spec import handle_attrs
 from headrace.graph.operation import Operation, Tensor
 from headrace.graph.scopes import Scope, current_scope, enter
-from headrace.ops.branching import function_name, traced_leaves
+from headrace.ops.branching import as_scalar, check_callable, function_name, traced_leaves
 from headrace.ops.structure import check_same_structure, flatten
 from headrace.types import Shape, ShapeLike, TensorSpec, as_shape, int32
 from headrace.types import bool as bool_dtype
@@ -69,6 +69,9 @@ def while_loop(
       >>> print(hr.Session(graph).run(total, feeds={n: 4}))
       14
     """
+    check_callable(condition, "the condition of while_loop", "*loop_vars")
+    check_callable(body, "the body of while_loop", "*loop_vars")
+    _check_parallel_iterations(parallel_iterations)
     leaves, rebuild = flatten(loop_vars)
     if not leaves:
         raise InvalidArgumentError(
@@ -107,6 +110,16 @@ def while_loop(
         outputs = loop.finish(predicate, results, parallel_iterations=parallel_iterations, recompute=recompute)
         _check_may_end(outputs[0].op)
         return rebuild(outputs[: len(first)])
+
+
+def _check_parallel_iterations(given: Any) -> None:
+    if isinstance(given, int) and given < 1:  # the operation checks the rest, and takes any number from a graph file
+        raise InvalidArgumentError(
+            "while_loop may run no iteration",
+            expected="parallel_iterations >= 1",
+            got=str(given),
+            hint="1 runs them one after the other; leave it out where there is no reason for another number",
+        )
 
 
 def _check_may_end(op: Operation) -> None:
@@ -179,15 +192,7 @@ def _predicate(value: TensorLike) -> Tensor:
             got=str(predicate.spec),
             hint="return a comparison, such as i < n",
         )
-    if predicate.shape.rank not in (None, 0):
-        raise ShapeError(
-            "the condition of while_loop gives no scalar",
-            where=predicate.op.location,
-            expected="bool[]",
-            got=str(predicate.spec),
-            hint="hr.all(x) or hr.any(x)",
-        )
-    return predicate
+    return as_scalar(predicate, "what the condition of while_loop gives", "hr.all(x) or hr.any(x)")
 
 
 def next_values(loop: LoopBuilder, leaves: Sequence[Any]) -> list[Tensor]:

@@ -11,7 +11,7 @@ from headrace.errors import InvalidArgumentError, ShapeError
 from headrace.graph.apply import apply_op, convert_to_tensor, graph_of
 from headrace.graph.operation import Tensor
 from headrace.graph.scopes import Scope, enter, name_scope
-from headrace.ops.branching import traced_leaves
+from headrace.ops.branching import check_callable, traced_leaves
 from headrace.ops.looping import LoopBuilder, next_values
 from headrace.ops.structure import check_same_structure, flatten
 from headrace.types import Shape, int32
@@ -38,6 +38,7 @@ def map_fn(function: Callable[[Any], Any], elements: Any, *, name: str | None = 
       >>> print(hr.Session(graph).run(squares))
       [1. 4. 9.]
     """
+    check_callable(function, "the function of map_fn", "a row")
     results, _ = _loop(lambda carry, row: (function(row), ()), elements, (), name or "map_fn")
     return results
 
@@ -75,6 +76,7 @@ def scan(
       >>> print(*hr.Session(graph).run([ys, carry]))
       [1. 3. 6.] 6.0
     """
+    check_callable(function, "the function of scan", "carry, row")
     return _loop(function, elements, init, name or "scan", reverse=reverse, recompute=recompute)
 
 
@@ -119,6 +121,8 @@ def foldr(function: Callable[[Any, Any], Any], elements: Any, init: Any = _FIRST
 
 
 def _fold(function: Callable[[Any, Any], Any], elements: Any, init: Any, name: str, *, reverse: bool) -> Any:
+    check_callable(function, "the function of a fold", "so_far, row")
+
     def step(carry: Any, row: Any) -> tuple[Any, Any]:
         return (), function(carry, row)
 

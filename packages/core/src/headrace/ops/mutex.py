@@ -10,6 +10,7 @@ from headrace.graph.apply import apply_op
 from headrace.graph.op_def import InferenceContext, register_op
 from headrace.graph.operation import Operation, Tensor
 from headrace.graph.scopes import control_dependencies
+from headrace.ops.branching import check_callable
 from headrace.ops.structure import flatten
 from headrace.types import Shape
 
@@ -73,6 +74,7 @@ class CriticalSection:
         Returns:
           What `function` returned, as tensors that are there when the section is free again.
         """
+        check_callable(function, "what CriticalSection.execute was given")
         lock: Tensor = apply_op("MutexLock", self.handle, name=name)
         with control_dependencies([lock.op]):
             leaves, rebuild = flatten(function())

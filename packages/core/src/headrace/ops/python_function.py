@@ -16,6 +16,7 @@ from headrace.graph import attr
 from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor, graph_of
 from headrace.graph.op_def import InferenceContext, register_op
 from headrace.graph.operation import Tensor
+from headrace.ops.branching import check_callable
 from headrace.types import DType, DTypeLike, Shape, ShapeLike, as_dtype, as_shape
 
 __all__ = ["PythonFunction", "find_python_function", "py_function"]
@@ -124,6 +125,7 @@ def py_function(
       >>> print(*hr.Session(graph).run([y, dx]))
       [ 9. 16.] [6. 8.]
     """
+    check_callable(function, "what py_function was given", "*arrays")
     several = isinstance(dtypes, (list, tuple))
     kinds: list[DType] = [as_dtype(item) for item in dtypes] if several else [as_dtype(dtypes)]  # type: ignore[union-attr, arg-type]
     known = list(shapes) if several and shapes is not None else [shapes] * len(kinds)  # type: ignore[arg-type]
