@@ -328,3 +328,28 @@ def test_a_bool_of_numpy_is_a_tensor() -> None:
     choose = hr.function(lambda flag: hr.where(flag, 1.0, 2.0))
     assert (choose(np.True_), choose(np.False_)) == (1.0, 2.0)
     assert len(choose.explain_traces().splitlines()) == 1
+
+
+def test_a_recursion_that_only_tensors_could_end_is_refused_where_it_is_traced() -> None:
+    @hr.function
+    def sum_down(x: hr.Tensor) -> hr.Tensor:
+        return hr.cond(x < 1.0, lambda: x, lambda: x + sum_down(x - 1.0))
+
+    message = r"'sum_down' calls itself without end(.|\n)*where:    test_function.py:\d+(.|\n)*hr.while_loop"
+    with pytest.raises(hr.errors.UnimplementedError, match=message):
+        sum_down(3.0)
+    with hr.Graph().as_default(), pytest.raises(hr.errors.UnimplementedError, match=message):
+        sum_down(hr.constant(3.0))
+
+
+def test_a_recursion_that_python_values_end_is_traced() -> None:
+    @hr.function
+    def power(x: hr.Tensor, exponent: str) -> hr.Tensor:
+        return x * power(x, exponent[1:]) if exponent else hr.ones([])
+
+    assert power(3.0, "xxxx") == 81.0
+
+
+def test_only_functions_are_decorated() -> None:
+    with pytest.raises(hr.errors.InvalidArgumentError, match="what hr.function decorates is no function"):
+        hr.function(3)

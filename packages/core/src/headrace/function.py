@@ -14,13 +14,15 @@ from typing import Any
 import numpy as np
 
 from headrace.config import current_config
-from headrace.errors import HeadraceError, InvalidArgumentError
+from headrace.errors import HeadraceError, InvalidArgumentError, UnimplementedError
 from headrace.graph.apply import apply_op, as_array, constant, graph_of
 from headrace.graph.effect_order import EffectOrder
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 from headrace.graph.printer import format_graph
 from headrace.graph.scopes import control_dependencies, current_graph, current_scope, enter, has_graph
+from headrace.graph.source import SourceLine
+from headrace.ops.branching import check_callable
 from headrace.ops.sparse import SparseTensor
 from headrace.runtime.fetches import Fetches, flatten_fetches
 from headrace.runtime.resources import ResourceManager, process_resources
@@ -156,7 +158,7 @@ class Function:
             return self._function(*args, **kwargs)
         order = EffectOrder()
         with enter(replace(current_scope(), effect_order=order)):
-            result = self._function(*args, **kwargs)
+            result = self._ending(*args, **kwargs)
         if not order.effects:
             return result
         with control_dependencies(order.effects):
@@ -259,7 +261,20 @@ class Function:
 
     def _call_with(self, values: Mapping[str, Any]) -> Any:
         bound = inspect.BoundArguments(self._signature, dict(values))
-        return self._function(*bound.args, **bound.kwargs)
+        return self._ending(*bound.args, **bound.kwargs)
+
+    def _ending(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the Python function from outside; a call from inside itself is an ordinary one, and must end."""
+        try:
+            return self._function(*args, **kwargs)
+        except RecursionError:
+            raise UnimplementedError(
+                f"function '{self.__name__}' calls itself without end while it is traced",
+                where=_line_of(self._function),
+                expected="a recursion that Python values end: branches of hr.cond are traced both, whatever is true",
+                got="more calls inside each other than Python's stack holds",
+                hint="write the recursion as hr.while_loop, with what a call would remember in a hr.TensorArray",
+            ) from None  # the chain has a thousand frames, all of them alike
 
     def __repr__(self) -> str:
         return f"<hr.function {self.__name__} with {len(self._history.traces)} traces>"
@@ -287,7 +302,13 @@ def function(python_function: Callable[..., Any]) -> Function:
       >>> print(double.explain_traces())
       trace 1: (float32[]): first call
     """
+    check_callable(python_function, "what hr.function decorates", "*arrays")
     return Function(python_function)
+
+
+def _line_of(python_function: Callable[..., Any]) -> str | None:
+    code = getattr(inspect.unwrap(python_function), "__code__", None)
+    return None if code is None else str(SourceLine(code.co_filename, code.co_firstlineno))
 
 
 _VALUES = (np.ndarray, np.generic, int, float, complex)

@@ -276,3 +276,48 @@ def test_the_same_function_from_two_files_is_kept_once_and_another_of_its_name_i
     other.library.function.add().signature.name = "while_body"
     with pytest.raises(hr.errors.GraphError, match="two functions are named 'while_body'"):
         hr.import_graph_def(other, graph=graph)
+
+
+def _calls(name: str, callees: list[str]) -> GraphDef:
+    """A function that calls others, one after the other, on its argument."""
+    proto = GraphDef()
+    function = proto.library.function.add()
+    function.signature.name = name
+    function.signature.input_arg.add(name="a", type=1)
+    function.signature.output_arg.add(name="b", type=1)
+    edge = "a"
+    for number, callee in enumerate(callees):
+        call = function.node_def.add(name=f"call{number}", op="PartitionedCall", input=[edge])
+        call.attr["Tin"].list.type.append(1)
+        call.attr["Tout"].list.type.append(1)
+        call.attr["f"].func.name = callee
+        edge = f"call{number}:output:0"
+    function.ret["b"] = edge
+    return proto
+
+
+def test_functions_that_call_each_other_deeper_than_pythons_stack_are_refused() -> None:
+    proto = GraphDef()
+    for number in range(1000):
+        proto.MergeFrom(_calls(f"f{number}", [f"f{number + 1}"] if number < 999 else []))
+    graph = hr.import_graph_def(proto)
+    with pytest.raises(hr.errors.UnimplementedError, match="functions that 'f0' calls go too deep"):
+        graph.functions["f0"]
+
+
+def test_functions_that_double_at_each_level_are_not_all_inlined() -> None:
+    """Sixteen such levels are 65,536 copies, forty more than any memory holds; what is left as calls gives the same."""
+    proto = GraphDef()
+    for level in range(16):
+        proto.MergeFrom(_calls(f"f{level}", [f"f{level + 1}"] * 2))
+    proto.MergeFrom(_one_function(b="same:output:0"))
+    last = proto.library.function[-1]
+    last.signature.name = "f16"
+    last.node_def[0].CopyFrom(_one_function().library.function[0].node_def[0])
+    last.ret["b"] = "double:z:0"
+    proto.node.add(name="x", op="Placeholder").attr["dtype"].type = 1
+    proto.node.add(name="call", op="f0", input=["x"])
+    session = hr.Session(hr.import_graph_def(proto))
+    optimized = session.optimized_graph("call:0", feeds={"x:0": 0.0})
+    assert len(optimized.operations) < 30_000
+    assert "PartitionedCall" in {op.type for op in optimized.operations}

@@ -260,6 +260,9 @@ def test_a_function_that_does_not_fit_its_call_is_refused() -> None:
         hr.apply_op("PartitionedCall", [x, x], Tout=[hr.float64], f="square_and_sum")
     with graph.as_default(), pytest.raises(hr.errors.DTypeError, match="does not fit PartitionedCall"):
         hr.apply_op("PartitionedCall", [x], Tout=[hr.float64, hr.int32], f="square_and_sum")
+    stated = {"cond": "missing", "body": "missing", "output_shapes": [[], []]}
+    with graph.as_default(), pytest.raises(hr.errors.AttrError, match="'output_shapes' does not fit(.|\n)*1 outputs"):
+        hr.apply_op("While", [x], **stated)
     with graph.as_default():
         y = hr.apply_op("PartitionedCall", [x], Tout=[hr.float64], f="missing")
     with pytest.raises(hr.errors.NotFoundError, match="no function 'missing'"):

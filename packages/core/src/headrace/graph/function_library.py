@@ -87,6 +87,15 @@ class FunctionLibrary:
         self._reading.append(name)
         try:
             return self._readers[name]()
+        except RecursionError:
+            if len(self._reading) > 1:
+                raise
+            raise UnimplementedError(
+                f"the functions that '{name}' calls go too deep",
+                expected="functions that call each other through some tens of levels at most",
+                got="more of them than Python's stack holds",
+                hint="sys.setrecursionlimit(10_000) before the step, or inline the functions before writing the graph",
+            ) from None  # the chain has a thousand frames, all of them alike
         finally:
             self._reading.pop()
 

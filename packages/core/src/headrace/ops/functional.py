@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.errors import DTypeError, HeadraceError
+from headrace.errors import AttrError, DTypeError, HeadraceError
 from headrace.graph import attr
 from headrace.graph.functions import Body
 from headrace.graph.op_def import InferenceContext, register_op
@@ -32,8 +32,15 @@ def _bodies(op: InferenceContext) -> Sequence[Body]:
 def _merged(op: InferenceContext, found: Sequence[Shape], count: int) -> list[Shape]:
     """The shapes found, and what the attr `output_shapes` says beside them."""
     stated: Sequence[Shape] = op.attr("output_shapes")
-    if len(stated) != count:
+    if not stated:
         return list(found)
+    if len(stated) != count:
+        raise AttrError(
+            "attr 'output_shapes' does not fit the outputs",
+            expected=f"a shape for each of {count} outputs, or none at all",
+            got=f"{len(stated)} shapes",
+            hint="leave it out: the functions tell the shapes",
+        )
     return [
         mine.merge(given) if mine.is_compatible_with(given) else mine for mine, given in zip(found, stated, strict=True)
     ]

@@ -16,6 +16,12 @@ from headrace.types import resource
 
 __all__ = ["inline"]
 
+GROWTH = 20_000
+"""Operations by which inlining may make a graph larger beyond four times its size; then calls stay calls.
+
+Functions that call another one twice each double the graph at every level: forty of them would be 2^40 operations.
+"""
+
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _IFS = frozenset({"If", "StatelessIf"})
 _CASES = frozenset({"Case", "StatelessCase"})
@@ -26,12 +32,17 @@ def inline(graph: Graph) -> Graph:
 
     Functions that draw random numbers stay functions: their stream is kept under their name, whoever calls them.
     """
+    largest = 4 * len(graph.operations) + GROWTH
     while any(_called(op, op.inputs) is not None for op in graph.operations):
-        graph = _inlined_once(graph)
+        inlined = _inlined_once(graph, largest)
+        if inlined is None:
+            break
+        graph = inlined
     return graph
 
 
-def _inlined_once(graph: Graph) -> Graph:
+def _inlined_once(graph: Graph, largest: int) -> Graph | None:
+    """The graph with the calls replaced that it has now, or None if that needs more than `largest` operations."""
     result = Graph(seed=graph.seed, extend=True, functions=graph.functions)
     tensors: dict[Tensor, Tensor] = {}
     copies: dict[Operation, Operation] = {}
@@ -45,6 +56,8 @@ def _inlined_once(graph: Graph) -> Graph:
             outputs: Sequence[Tensor] = copies[op].outputs
             awaited[op] = (copies[op],)
         else:
+            if result.version > largest:  # it counts the operations, at no cost
+                return None
             outputs, stateful = _splice(body, inputs[len(inputs) - len(body.arguments) :], result, controls, op)
             awaited[op] = tuple(stateful) or tuple(controls)
         tensors.update(zip(op.outputs, outputs, strict=True))
