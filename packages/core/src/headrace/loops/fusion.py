@@ -13,7 +13,7 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from headrace.loops.lowering import NotLowered, Output, lower
+from headrace.loops.lowering import Output, misfit
 from headrace.loops.value import Value
 
 __all__ = ["Group", "Item", "fits_alone", "fuse", "produced_by"]
@@ -180,21 +180,13 @@ class _Fusion:
         members = [self.items[position] for position in group.items] + [item]
         if not axes and all(map(_is_map, members)) and _in_one_shape(group, item):
             return None
-        try:
-            lower("", space, axes, produced_by(members), [output for member in members for output in member.outputs])
-        except NotLowered as reason:
-            return str(reason)
-        return None
+        return misfit(space, axes, produced_by(members), [output for member in members for output in member.outputs])
 
 
 def fits_alone(item: Item) -> bool:
     """True if an item with loops makes a region of its own."""
     space, axes = _space(item)
-    try:
-        lower("", space, axes, {}, item.outputs)
-    except NotLowered:
-        return False
-    return True
+    return misfit(space, axes, {}, item.outputs) is None
 
 
 def produced_by(items: Sequence[Item]) -> dict[Hashable, Value]:

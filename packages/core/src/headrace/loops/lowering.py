@@ -21,7 +21,7 @@ from headrace.loops.ir import Access, Accumulate, Axis, Buffer, Builder, Expr, L
 from headrace.loops.value import Piece, Value
 from headrace.types import DType, int64
 
-__all__ = ["COSTLY", "LoweredRegion", "NotLowered", "Output", "lower"]
+__all__ = ["COSTLY", "LoweredRegion", "NotLowered", "Output", "lower", "misfit"]
 
 TILE = 4096
 """Elements of one outer point where a long axis is cut."""
@@ -216,16 +216,32 @@ def lower(
       NotLowered: the group does not fit one of the three forms.
     """
     state = _Lowering(name, space, axes, produced)
-    if 0 in space and axes:
+    nest = _nest(state, outputs)
+    if nest.form == "rows":
+        nest.loops = _with_row_buffers(state, nest.loops)
+    return nest.joined().regions()
+
+
+def misfit(
+    space: tuple[int, ...], axes: tuple[int, ...], produced: Mapping[Hashable, Value], outputs: Sequence[Output]
+) -> str | None:
+    """Why `lower` would refuse a group, or None: the same questions without the work of making regions."""
+    try:
+        _nest(_Lowering("", space, axes, produced), outputs)
+    except NotLowered as reason:
+        return str(reason)
+    return None
+
+
+def _nest(state: _Lowering, outputs: Sequence[Output]) -> _Nest:
+    if 0 in state.space and state.axes:
         raise NotLowered("there is nothing to reduce")
     state.begin()
-    if not axes:
-        nest = _map(state, outputs)
-    elif len(space) - 1 in axes:
-        nest = _rows(state, outputs)
-    else:
-        nest = _columns(state, outputs)
-    return nest.joined().regions()
+    if not state.axes:
+        return _map(state, outputs)
+    if len(state.space) - 1 in state.axes:
+        return _rows(state, outputs)
+    return _columns(state, outputs)
 
 
 def _map(state: _Lowering, outputs: Sequence[Output]) -> _Nest:
@@ -285,7 +301,7 @@ def _rows(state: _Lowering, outputs: Sequence[Output]) -> _Nest:
             loops.append(Loop((), stores=tuple(singles[phase])))
         if stores.get(phase) or accumulates.get(phase):
             loops.append(Loop(axes, tuple(accumulates.get(phase, ())), tuple(stores.get(phase, ()))))
-    return _Nest(state, "rows", outer, inner, _with_row_buffers(state, loops))
+    return _Nest(state, "rows", outer, inner, loops)
 
 
 def _columns(state: _Lowering, outputs: Sequence[Output]) -> _Nest:
@@ -467,14 +483,19 @@ class _Nest:
         work = math.prod(self.extents[axis] for axis in self.inner)
         if self.form == "rows":
             simple = not any(loop.accumulates or loop.axes for loop in self.loops[1:])
-            if simple and work > SPLIT and points < 16:
+            if simple and work > SPLIT and points < 16 and not self._has_positions():
                 return self._two_stages(points, 1)
             return [self._numbered("", None)]
         columns = self.extents[self.inner[-1]]
         tiles = -(-columns // COLUMNS)
-        if work // columns * min(columns, COLUMNS) > SPLIT and points * tiles < 16:
+        long = work // columns * min(columns, COLUMNS) > SPLIT
+        if long and points * tiles < 16 and not self._has_positions():
             return self._two_stages(points, columns)
         return [self._numbered("", self._tile(COLUMNS))]
+
+    def _has_positions(self) -> bool:
+        """True if an expression speaks of an index, which a reduction that is cut would have to shift."""
+        return any(expr.op == "index" for expr in in_order(_values(self.loops[0])))
 
     def _tile(self, size: int) -> tuple[int, int] | None:
         """The last inner axis and the size of its pieces, if it is longer than one."""
@@ -485,8 +506,6 @@ class _Nest:
     def _two_stages(self, points: int, columns: int) -> list[LoweredRegion]:
         """First the reductions over each piece of the first inner axis, then those over the pieces."""
         state, main, cut = self.state, self.loops[0], self.inner[0]
-        if any(expr.op == "index" for expr in in_order(_values(main))):
-            raise NotLowered("positions in a reduction that is split")
         size = max(
             1,
             -(-self.extents[cut] // 128),

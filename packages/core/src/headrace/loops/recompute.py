@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Sequence
 
 from headrace.loops.fusion import Group, Item, produced_by
-from headrace.loops.lowering import COSTLY, NotLowered, lower
+from headrace.loops.lowering import COSTLY, misfit
 from headrace.loops.value import Value
 
 __all__ = ["recomputed"]
@@ -98,11 +98,8 @@ class _Recomputation:
         members = [self.items[position] for position in sorted({*group.items, *positions})]
         own = [self.items[position] for position in group.items]
         assert group.space is not None
-        try:
-            lower("", group.space, group.axes, produced_by(members), [out for item in own for out in item.outputs])
-        except NotLowered:
-            return False
-        return True
+        outputs = [output for item in own for output in item.outputs]
+        return misfit(group.space, group.axes, produced_by(members), outputs) is None
 
 
 def _is_cheap(item: Item) -> bool:
