@@ -13,7 +13,7 @@ from measure.suites import hard_cases, run_tests
 CHECKPOINT = ROOT / "packages" / "checkpoint"
 TESTS = CHECKPOINT / "tests"
 PEERS = ("safetensors>=0.7", "torch", "orbax-checkpoint")
-WITHOUT_PEER = ("--ignore", str(TESTS / "test_tensorflow.py"))
+WITHOUT_PEER = ("--ignore", str(TESTS / "test_tensorflow.py"), "--ignore", str(TESTS / "test_openvino.py"))
 HARD_CASES = ("K01", "K03", "K05", "K07", "K09", "K11", "K13")
 
 
@@ -33,6 +33,7 @@ def rows(quick: bool) -> Iterator[Row]:
     yield from memory(quick)
     yield from speed(quick)
     yield interchange()
+    yield openvino()
 
 
 def crashes() -> Row:
@@ -126,3 +127,11 @@ def interchange() -> Row:
         "oracle", str(ROOT / "packages" / "core"), str(CHECKPOINT), "tensorflow-cpu>=2.18", "pytest>=8.3"
     )
     return run_tests("interchange", asked, str(TESTS / "test_tensorflow.py"), python=str(python))
+
+
+def openvino() -> Row:
+    """Run the tests beside OpenVINO in an environment of its own."""
+    asked = "OpenVINO runs our SavedModels and frozen graphs, values equal"
+    ours = (str(ROOT / "packages" / "core"), str(CHECKPOINT))
+    python = kept_environment("openvino", *ours, "openvino>=2025.0", "pytest>=8.3")
+    return run_tests("interchange with OpenVINO", asked, str(TESTS / "test_openvino.py"), python=str(python))
