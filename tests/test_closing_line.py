@@ -40,7 +40,7 @@ SKIPPED [1] packages/viz/tests/test_browser.py:162: HEADRACE_BROWSER is not set
 nox > Running session browser
 """
 VIZ = "nox > Running session browser-viz\n=== 1 passed, 5 deselected in 2.00s ===\n"
-SERVING = "nox > Running session browser-serving\n=== 1 passed, 1 failed, 7 deselected in 1.25s ===\n"
+SERVING = "nox > Running session browser-serving\n=== 1 passed, 1 failed, 3 skipped, 7 deselected in 1.25s ===\n"
 STOPPED = "nox > Running session browser-serving\nnox > Session browser-serving failed.\n"
 LISTED = "nox > * browser: success\nnox > * browser-viz: success\nnox > * browser-serving: failed\n"
 
