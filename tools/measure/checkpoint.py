@@ -12,6 +12,9 @@ from measure.suites import hard_cases, run_tests
 
 CHECKPOINT = ROOT / "packages" / "checkpoint"
 TESTS = CHECKPOINT / "tests"
+OURS = ("--editable", str(ROOT / "packages" / "core"), "--editable", str(CHECKPOINT))
+"""As they are now, also in an environment that was made before."""
+
 PEERS = ("safetensors>=0.7", "torch", "orbax-checkpoint")
 WITHOUT_PEER = ("--ignore", str(TESTS / "test_tensorflow.py"), "--ignore", str(TESTS / "test_openvino.py"))
 HARD_CASES = ("K01", "K03", "K05", "K07", "K09", "K11", "K13")
@@ -97,8 +100,7 @@ def memory(quick: bool) -> Iterator[Row]:
 
 def speed(quick: bool) -> Iterator[Row]:
     """Save and load one large step beside the disk and the peers."""
-    ours = (str(ROOT / "packages" / "core"), str(CHECKPOINT))
-    python = sys.executable if quick else str(kept_environment("checkpoint", *ours, *PEERS))
+    python = sys.executable if quick else str(kept_environment("checkpoint", *OURS, *PEERS))
     file = SCRATCH / "checkpoint-speed.json"
     gigabytes = "0.125" if quick else "1"
     command = [python, str(CHECKPOINT / "benchmarks" / "speed.py"), "--gigabytes", gigabytes, "--json", str(file)]
@@ -123,15 +125,12 @@ def speed(quick: bool) -> Iterator[Row]:
 def interchange() -> Row:
     """Run the tests beside TensorFlow in the oracle's environment."""
     asked = "TensorFlow reads our bundles and SavedModels and we read its, values equal"
-    python = kept_environment(
-        "oracle", str(ROOT / "packages" / "core"), str(CHECKPOINT), "tensorflow-cpu>=2.18", "pytest>=8.3"
-    )
+    python = kept_environment("oracle", *OURS, "tensorflow-cpu>=2.18", "pytest>=8.3")
     return run_tests("interchange", asked, str(TESTS / "test_tensorflow.py"), python=str(python))
 
 
 def openvino() -> Row:
     """Run the tests beside OpenVINO in an environment of its own."""
     asked = "OpenVINO runs our SavedModels and frozen graphs, values equal"
-    ours = (str(ROOT / "packages" / "core"), str(CHECKPOINT))
-    python = kept_environment("openvino", *ours, "openvino>=2025.0", "pytest>=8.3")
+    python = kept_environment("openvino", *OURS, "openvino>=2025.0", "pytest>=8.3")
     return run_tests("interchange with OpenVINO", asked, str(TESTS / "test_openvino.py"), python=str(python))
