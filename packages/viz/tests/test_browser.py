@@ -47,6 +47,25 @@ ALL_TEXT = """
 })()
 """
 
+CHOOSE_GRAPH = """
+((run, tag) => {
+  const find = (node) => {
+    if (node.localName === "tf-graph-controls") return node;
+    for (const child of [node.shadowRoot, ...node.childNodes]) {
+      const found = child && find(child);
+      if (found) return found;
+    }
+  };
+  const controls = find(document.body);
+  const runs = controls && controls.datasets || [];
+  const number = runs.findIndex((known) => known.name === run);
+  if (number < 0) return false;
+  controls.set("_selectedRunIndex", number);
+  controls.set("_selectedTagIndex", runs[number].tags.findIndex((known) => known.tag === tag));
+  return true;
+})(%s, %s)
+"""
+
 
 class Page:
     """A page of a browser, driven by the DevTools protocol."""
@@ -100,6 +119,21 @@ class Page:
         """Go to a page and wait until it has all these lines of text."""
         self.call("Page.navigate", url="about:blank")
         self.call("Page.navigate", url=url)
+        self.has(*wanted)
+
+    def shows_graph(self, url: str, run: str, tag: str | None, *wanted: str) -> None:
+        """Go to the page of graphs, choose one as its menus do, and wait until it has all these lines of text."""
+        self.call("Page.navigate", url="about:blank")
+        self.call("Page.navigate", url=f"{url}#graphs")
+        deadline = time.monotonic() + SECONDS
+        choose = CHOOSE_GRAPH % (json.dumps(run), json.dumps(tag))
+        while not self.call("Runtime.evaluate", expression=choose, returnByValue=True)["result"].get("value"):
+            assert time.monotonic() < deadline, self.text()[:3000]
+            time.sleep(0.2)
+        self.has(*wanted)
+
+    def has(self, *wanted: str) -> None:
+        """Wait until the page has all these lines of text."""
         deadline = time.monotonic() + SECONDS
         while missing := set(wanted) - set((text := self.text()).split("\n")):
             assert time.monotonic() < deadline, (sorted(missing), text[:3000])
@@ -136,10 +170,13 @@ def _page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 def _url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     logdir = tmp_path_factory.mktemp("logs")
     _write(logdir)
+    _write_step(logdir)
     command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(logdir), "--host", "127.0.0.1", "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
-            yield _first_match(process, r"http://127.0.0.1:\d+/")
+            url = str(_first_match(process, r"http://127.0.0.1:\d+/"))
+            _await_graphs(url, {"train", "step"})
+            yield url
         finally:
             process.kill()
 
@@ -159,8 +196,42 @@ def _write(logdir: Path) -> None:
             writer.add_hparams({"learning rate": rate}, {"accuracy": rate / 2}, run_name=f"session{number}")
 
 
+def _await_graphs(url: str, runs: set[str]) -> None:
+    """Wait until these runs are loaded: the page of graphs asks for them only once."""
+    deadline = time.monotonic() + SECONDS
+    while True:
+        with urllib.request.urlopen(f"{url}data/plugin/graphs/info", timeout=SECONDS) as answer:
+            if runs <= set(json.load(answer)):
+                return
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def _write_step(logdir: Path) -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [None, 3], name="pixels")
+        with hr.device("CPU:0"):
+            product = hr.matmul(x, x, transpose_b=True, name="product")
+        with hr.device("CPU:1"):
+            y = hr.cond(hr.sum(product) > 0, lambda: hr.exp(product), lambda: product, name="chosen")
+    feeds = {x: np.ones([2, 3], np.float32)}
+    with (
+        hr.Session(graph, config=hr.config(virtual_devices={"CPU": 2})) as session,
+        SummaryWriter(logdir / "step") as writer,
+    ):
+        writer.add_step_graphs(session, y, feeds)
+
+
 def test_graph(page: Page, url: str) -> None:
-    page.shows(f"{url}#graphs&run=train", "pixels", "classifier")
+    page.shows_graph(url, "train", None, "pixels", "classifier")
+
+
+def test_functions_of_a_graph(page: Page, url: str) -> None:
+    page.shows_graph(url, "step", "step/built", "chosen_true", "chosen_false", "product")
+
+
+def test_graph_of_two_devices(page: Page, url: str) -> None:
+    page.shows_graph(url, "step", "step/divided", "CPU_0", "CPU_1")
 
 
 def test_scalars(page: Page, url: str) -> None:
