@@ -31,6 +31,7 @@ def rows(quick: bool) -> Iterator[Row]:
     yield from hostile()
     yield killed()
     yield from served()
+    yield step_graphs()
     yield rendered()
     yield large_graph(quick)
     yield from writing(quick)
@@ -82,6 +83,20 @@ def served() -> Iterator[Row]:
             loader,
             str(TESTS / "test_tensorboard.py"),
         )
+
+
+def step_graphs() -> Row:
+    """Write the graphs of a step on two devices, and ask stock TensorBoard for them."""
+    return run_tests(
+        "graphs of a step",
+        "functions with shapes, the device of each operation, a graph for each device with its transfers; served",
+        "-k",
+        "graph or device or metadata",
+        str(TESTS / "test_graph_view.py"),
+        str(TESTS / "test_run_metadata.py"),
+        str(TESTS / "test_writer.py"),
+        str(TESTS / "test_tensorboard.py"),
+    )
 
 
 def rendered() -> Row:

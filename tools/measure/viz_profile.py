@@ -19,6 +19,9 @@ from measure.environments import ROOT, SCRATCH, kept_environment, run, tail
 from measure.report import Row
 
 PROCESSES = 3
+STEPS = 20
+TRANSFERS = 3
+SIDE = 64
 MILLISECOND_NS = 1_000_000
 CHILD = """
 import sys
@@ -38,10 +41,33 @@ with headrace_viz.profile(sys.argv[1], session="together"):
         print("done", flush=True)
 """
 
+DIVIDED = f"""
+import sys
+import numpy as np
+import headrace as hr
+import headrace_viz
+
+with hr.Graph().as_default() as graph:
+    x = hr.placeholder(hr.float32, [None, {SIDE}])
+    y = x
+    for number in range({TRANSFERS} + 1):
+        with hr.device(f"CPU:{{number % 2}}"):
+            y = hr.tanh(hr.matmul(y, y))
+with hr.Session(graph, config=hr.config(virtual_devices={{"CPU": 2}})) as session:
+    run = session.make_callable(y, [x])
+    value = np.ones(({SIDE}, {SIDE}), np.float32)
+    run(value)
+    with headrace_viz.profile(sys.argv[1], session="together") as profile:
+        for _ in range({STEPS}):
+            run(value)
+print(profile.table())
+"""
+
 
 def rows(quick: bool) -> Iterator[Row]:
     """Yield the profiler's rows."""
     yield alignment(quick)
+    yield devices()
     yield from overhead(quick)
     if not quick:
         yield plugin()
@@ -108,6 +134,46 @@ def _apart(folder: Path) -> int:
     return max(offsets) - min(offsets)
 
 
+def devices() -> Row:
+    """Profile steps on two devices, and look for both of them and for every transfer in all that is written."""
+    from headrace_viz.profiling.xspace import read_xspace
+
+    what = "profiler: several devices"
+    asked = "each device has lines; every transfer with its bytes; in XSpace, Chrome trace and table"
+    with tempfile.TemporaryDirectory() as folder:
+        done = run([sys.executable, "-c", DIVIDED, folder])
+        if done.returncode != 0:
+            return Row(what, asked, "the profile failed", False, tail(done.stdout))
+        (path,) = Path(folder).rglob("*.xplane.pb")
+        (chrome,) = Path(folder).rglob("*.trace.json.gz")
+        timeline = read_xspace(path)
+        events = json.loads(gzip.decompress(chrome.read_bytes()))["traceEvents"]
+    moved = [transfer for step in timeline.steps for transfer in step.transfers]
+    ran_on = {segment.device for step in timeline.steps for segment in step.segments}
+    groups = [event for event in events if event["name"] == "process_name"]
+    arrows = sum(event["ph"] == "s" for event in events)
+    inside = all(
+        step.start_ns <= run.start_ns <= run.end_ns <= step.end_ns for step in timeline.steps for run in step.events
+    )
+    in_table = f"per step {TRANSFERS:.1f} transfers" in done.stdout
+    holds = (
+        ran_on == {"CPU:0", "CPU:1"}
+        and len(groups) == len(ran_on)
+        and [transfer.bytes for transfer in moved] == [SIDE * SIDE * 4] * (TRANSFERS * STEPS)
+        and arrows == len(moved)
+        and inside
+        and in_table
+    )
+    return Row(
+        what,
+        asked,
+        f"{len(ran_on)} devices in {len(groups)} groups of rows; {len(moved)} transfers of "
+        f"{sum(transfer.bytes or 0 for transfer in moved)} bytes, {arrows} arrows; operations "
+        f"{'inside' if inside else 'OUTSIDE'} their steps; {'in' if in_table else 'NOT in'} the table",
+        holds,
+    )
+
+
 def overhead(quick: bool) -> Iterator[Row]:
     """Measure what profiling costs a step, and whether the times of its operations add up."""
     file = SCRATCH / "profile_overhead.json"
@@ -138,9 +204,7 @@ def plugin() -> Row:
     what, asked = "profiler: TensorBoard", "its profile plugin serves steps and operations of a profile"
     python = kept_environment("profile-plugin", "tensorboard>=2.18", "tensorboard-plugin-profile")
     with tempfile.TemporaryDirectory() as logdir:
-        child = _started(logdir)
-        _turn(child)
-        child.communicate(timeout=60)
+        run([sys.executable, "-c", DIVIDED, logdir])
         (profile,) = Path(logdir).rglob("*.xplane.pb")
         port = _free_port()
         command = [str(python.with_name("tensorboard")), "--logdir", logdir, "--host", "127.0.0.1", "--port", str(port)]
@@ -150,21 +214,25 @@ def plugin() -> Row:
             data = (
                 f"http://127.0.0.1:{port}/data/plugin/profile/data?run=together&host={profile.name.split('.')[0]}&tag="
             )
-            steps = sum(
-                event.get("name", "").startswith("Step ") for event in _answer(data + "trace_viewer")["traceEvents"]
-            )
+            events = _answer(data + "trace_viewer")["traceEvents"]
             table = [[cell["v"] for cell in row["c"]] for row in _answer(data + "framework_op_stats")[0]["rows"]]
         except OSError as error:
             return Row(what, asked, f"no answer: {error}", False)
         finally:
             server.terminate()
             server.wait(timeout=30)
+    names = [event.get("name", "") for event in events]
+    steps = sum(name.startswith("Step ") for name in names)
+    lines = {event["args"]["name"] for event in events if event.get("name") in ("process_name", "thread_name")}
     products = [row for row in table if "MatMul" in row]
+    devices_shown = any("/device:CPU:1" in line for line in lines) and any("transfers" in line for line in lines)
     return Row(
         what,
         asked,
-        f"sessions {runs}; {steps} step in the trace; {len(products)} row of MatMul in its table of operations",
-        runs == ["together"] and steps == 1 and len(products) == 1,
+        f"sessions {runs}; {steps} steps in the trace; the second device and its transfers "
+        f"{'have' if devices_shown else 'have NO'} lines; {len(products)} row(s) of MatMul in its table of operations",
+        runs == ["together"] and steps == STEPS and devices_shown and bool(products),
+        "" if devices_shown else ", ".join(sorted(lines)),
     )
 
 
