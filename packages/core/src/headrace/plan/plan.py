@@ -188,7 +188,7 @@ def _checked(name: str, backend: Backend) -> Backend:
     return backend
 
 
-_PREFERENCE = ("numpy",)
+_PREFERENCE = ("cpu", "numpy")
 
 
 def _by_preference() -> list[Backend]:
