@@ -26,8 +26,9 @@ from headrace.errors import (
 from headrace.graph.proto.tensor_pb2 import TensorProto
 from headrace.graph.proto.types_pb2 import DataType
 from headrace_checkpoint.durable import Disk
+from headrace_checkpoint.model_description import read_saved_model
 from headrace_checkpoint.proto.saved_model_pb2 import SavedModel
-from headrace_checkpoint.saved_model import LoadedModel, load_model, read_saved_model, save_model
+from headrace_checkpoint.saved_model import LoadedModel, load_model, save_model
 from headrace_checkpoint.tensor_bundle import TensorBundle
 
 

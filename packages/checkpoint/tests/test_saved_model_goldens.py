@@ -21,8 +21,9 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace.errors import DataLossError, HeadraceError, NotFoundError
 from headrace_checkpoint.inspection import inspect_path
+from headrace_checkpoint.model_description import read_saved_model
 from headrace_checkpoint.proto.saved_model_pb2 import MetaGraphDef, SavedModel
-from headrace_checkpoint.saved_model import LoadedModel, load_model, read_saved_model, save_model
+from headrace_checkpoint.saved_model import LoadedModel, load_model, save_model
 from headrace_checkpoint.tensor_bundle import TensorBundle
 
 DATA = Path(__file__).parent / "data"

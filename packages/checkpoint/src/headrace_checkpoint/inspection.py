@@ -12,8 +12,15 @@ from headrace.errors import DataLossError, DTypeError, NotFoundError
 from headrace.graph.proto.op_def_pb2 import OpDef
 from headrace_checkpoint.dtypes import dtype_name
 from headrace_checkpoint.manifest import MANIFEST
+from headrace_checkpoint.model_description import (
+    FILE,
+    VARIABLES,
+    asset_path,
+    assets_of,
+    initializers_of,
+    read_saved_model,
+)
 from headrace_checkpoint.proto.saved_model_pb2 import TensorInfo
-from headrace_checkpoint.saved_model import FILE, VARIABLES, asset_path, assets_of, initializers_of, read_saved_model
 from headrace_checkpoint.sources import OpenSource, open_source, source_of_step
 from headrace_checkpoint.storage import storage_of
 from headrace_checkpoint.store import StoredStep, list_steps, read_manifest

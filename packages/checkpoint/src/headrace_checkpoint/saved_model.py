@@ -5,7 +5,8 @@
       variables/variables.index              a TensorBundle
       variables/variables.data-00000-of-00001
 
-`tf.saved_model.load`, TensorFlow Serving and `load_model` read it.
+`tf.saved_model.load`, TensorFlow Serving and `load_model` read it. Writing and loading stand together here, since a
+loaded model saves itself again; what the file says of itself is read in `model_description`.
 """
 
 from __future__ import annotations
@@ -17,15 +18,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar, cast
+from typing import Self, cast
 
-from google.protobuf.message import DecodeError
 from numpy.typing import ArrayLike
 
 import headrace as hr
 from headrace.errors import (
     AlreadyExistsError,
-    DataLossError,
     FeedError,
     GraphError,
     InvalidArgumentError,
@@ -36,44 +35,34 @@ from headrace.graph.proto.types_pb2 import DataType
 from headrace_checkpoint.dtypes import Array
 from headrace_checkpoint.durable import DISK, Disk, staged_directory, write_file
 from headrace_checkpoint.exported_graph import add_init_op, add_saver, exported_variables, prune
-from headrace_checkpoint.proto.saved_model_pb2 import (
-    AssetFileDef,
-    MetaGraphDef,
-    SavedModel,
-    SignatureDef,
-    TensorInfo,
-    VariableDef,
+from headrace_checkpoint.model_description import (
+    ASSETS,
+    FILE,
+    INIT_COLLECTIONS,
+    SCHEMA_VERSION,
+    SERVE,
+    VARIABLES,
+    asset_path,
+    assets_of,
+    initializers_of,
+    read_saved_model,
+    trained_variables,
 )
+from headrace_checkpoint.proto.saved_model_pb2 import MetaGraphDef, SavedModel, SignatureDef, TensorInfo
 from headrace_checkpoint.tensor_bundle import save_bundle
 
 __all__ = [
     "DEFAULT_SIGNATURE",
-    "FILE",
-    "VARIABLES",
     "LoadedModel",
     "LoadedSignature",
     "SignatureTensor",
-    "asset_path",
-    "assets_of",
-    "initializers_of",
     "load_model",
-    "read_saved_model",
     "save_model",
 ]
 
-FILE = "saved_model.pb"
-VARIABLES = "variables/variables"
-ASSETS = "assets"
-SERVE = "serve"
 DEFAULT_SIGNATURE = "serving_default"
 
 _PREDICT = "tensorflow/serving/predict"
-_SCHEMA_VERSION = 1
-_INIT = "__saved_model_init_op"
-_INIT_COLLECTIONS = ("saved_model_main_op", "legacy_init_op")
-_ASSETS_COLLECTION = "saved_model_assets"
-_OUTSIDE = frozenset("/\\\0")
-"""No file's name has one of these, on any system."""
 
 
 def save_model(
@@ -153,7 +142,7 @@ def save_model(
         for name, collection in collections.items():
             meta.collection_def[name].CopyFrom(collection)
     values = session.read_variables([variable.name for variable in variables])
-    model = SavedModel(saved_model_schema_version=_SCHEMA_VERSION, meta_graphs=[meta])
+    model = SavedModel(saved_model_schema_version=SCHEMA_VERSION, meta_graphs=[meta])
     folder.parent.mkdir(parents=True, exist_ok=True)
     with staged_directory(folder, disk) as staging:
         if variables:
@@ -169,7 +158,7 @@ def save_model(
 
 def _add_initializer(meta: MetaGraphDef, initializers: Sequence[hr.Operation]) -> None:
     name = add_init_op(meta.graph_def, [operation.name for operation in initializers])
-    meta.collection_def[_INIT_COLLECTIONS[0]].node_list.value.append(name)
+    meta.collection_def[INIT_COLLECTIONS[0]].node_list.value.append(name)
 
 
 def _add_assets(meta: MetaGraphDef, assets: Mapping[hr.Tensor, str | os.PathLike[str]]) -> dict[str, bytes]:
@@ -468,82 +457,13 @@ _SUFFIX = re.compile(r"_\d+\Z")
 def _adopt_variables(graph: hr.Graph, meta: MetaGraphDef) -> None:
     """Make variables of the graph's handles, so that the model can be trained on and saved again.
 
-    TensorFlow 2 says in the objects of the program which of them are trained; handles of variables of one name have
-    numbers behind it. TensorFlow 1 says so in a collection.
+    Handles of variables of one name have numbers behind it.
     """
-    objects = [item.variable for item in meta.object_graph_def.nodes if item.variable.name]
-    trained = {variable.name: variable.trainable for variable in objects}
-    for collection, value in (("variables", False), ("trainable_variables", True)):
-        listed = meta.collection_def[collection].bytes_list.value if collection in meta.collection_def else ()
-        trained |= {_decoded(VariableDef, item, "a variable").variable_name.partition(":")[0]: value for item in listed}
+    trained = trained_variables(meta)
     for operation in graph.operations:
         if operation.type == "VarHandleOp":
             name = operation.name if operation.name in trained else _SUFFIX.sub("", operation.name)
             hr.Variable.of_handle(operation.outputs[0], trainable=trained.get(name, False))
-
-
-Described = TypeVar("Described", AssetFileDef, VariableDef)
-
-
-def _decoded(kind: type[Described], encoded: bytes, what: str) -> Described:
-    try:
-        return kind.FromString(encoded)
-    except DecodeError as error:
-        raise DataLossError(
-            f"the description of {what} of the saved model is damaged",
-            expected=f"a message {kind.DESCRIPTOR.name}",
-            got=str(error),
-            hint="export it again, or copy it again",
-        ) from None
-
-
-def read_saved_model(path: str | os.PathLike[str], tags: tuple[str, ...] = (SERVE,)) -> MetaGraphDef:
-    """Read the description of a saved model, without building or restoring anything.
-
-    Args:
-      path: the folder with `saved_model.pb`.
-      tags: which of its graphs.
-    Raises:
-      NotFoundError: there is no model, or no graph of these tags.
-      DataLossError: the file is damaged.
-    """
-    file = Path(path) / FILE
-    try:
-        model = SavedModel.FromString(file.read_bytes())
-    except (FileNotFoundError, NotADirectoryError):
-        raise NotFoundError(
-            "there is no saved model here",
-            expected=f"a folder with a {FILE}",
-            got=str(path),
-            hint="name the folder of one version, such as models/mnist/1",
-        ) from None
-    except DecodeError as error:
-        raise DataLossError(
-            "the saved model is damaged",
-            where=str(file),
-            expected="a SavedModel message",
-            got=str(error),
-            hint="export it again, or copy it again",
-        ) from None
-    if model.saved_model_schema_version > _SCHEMA_VERSION or not model.meta_graphs:
-        raise DataLossError(
-            "not a saved model",
-            where=str(file),
-            expected=f"schema version {_SCHEMA_VERSION} and at least one graph",
-            got=f"schema version {model.saved_model_schema_version}, {len(model.meta_graphs)} graphs",
-            hint="export it again, or copy it again",
-        )
-    for meta in model.meta_graphs:
-        if set(meta.meta_info_def.tags) == set(tags):
-            return meta
-    known = "; ".join(",".join(meta.meta_info_def.tags) or "(none)" for meta in model.meta_graphs)
-    raise NotFoundError(
-        "the saved model has no graph of these tags",
-        where=str(file),
-        expected=f"one of: {known}",
-        got=",".join(tags),
-        hint="load_model(path, tags=(...,))",
-    )
 
 
 def _restore(folder: Path, meta: MetaGraphDef, session: hr.Session, start: _Start) -> None:
@@ -555,42 +475,3 @@ def _restore(folder: Path, meta: MetaGraphDef, session: hr.Session, start: _Star
     paths = {graph.tensor(name): os.fsencode(path) for name, path in start.assets.items()}
     for name in start.initializers:
         session.run(graph.operation(name), feeds=paths)
-
-
-def initializers_of(meta: MetaGraphDef) -> list[str]:
-    """The operations that fill tables and the like: under one name since TensorFlow 2, under others before."""
-    if _INIT in meta.signature_def:
-        return [info.name.partition(":")[0] for info in meta.signature_def[_INIT].outputs.values()]
-    for collection in _INIT_COLLECTIONS:
-        if collection in meta.collection_def:
-            return list(meta.collection_def[collection].node_list.value)
-    return []
-
-
-def assets_of(meta: MetaGraphDef) -> list[AssetFileDef]:
-    """The files that came with a model: in a list of their own since TensorFlow 2, in a collection before.
-
-    Raises:
-      DataLossError: the description of one is damaged.
-    """
-    if meta.asset_file_def or _ASSETS_COLLECTION not in meta.collection_def:
-        return list(meta.asset_file_def)
-    listed = meta.collection_def[_ASSETS_COLLECTION].any_list.value
-    return [_decoded(AssetFileDef, item.value, "an asset") for item in listed]
-
-
-def asset_path(folder: Path, filename: str) -> Path:
-    """The path of a file that came with a model.
-
-    Raises:
-      DataLossError: the name leads out of the model's folder.
-    """
-    if filename in ("", ".", "..") or not _OUTSIDE.isdisjoint(filename):  # a model must not lead out of its folder
-        raise DataLossError(
-            "a saved model names an asset outside its folder",
-            where=str(folder),
-            expected=f"a file in {ASSETS}, without a folder",
-            got=filename,
-            hint="do not trust where it came from",
-        )
-    return folder / ASSETS / filename
