@@ -225,7 +225,7 @@ def plugin() -> Row:
     steps = sum(name.startswith("Step ") for name in names)
     lines = {event["args"]["name"] for event in events if event.get("name") in ("process_name", "thread_name")}
     products = [row for row in table if "MatMul" in row]
-    devices_shown = any("/device:CPU:1" in line for line in lines) and any("transfers" in line for line in lines)
+    devices_shown = {"/device:CUSTOM:CPU:1", "transfers"} <= lines
     return Row(
         what,
         asked,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,14 @@ def test_planes_are_devices_and_lines_are_threads_on_the_wall_clock() -> None:
     assert (stats["step_num"].int64_value, stats["_r"].int64_value) == (7, 1)
     assert gpu.lines[0].timestamp_ns == line.timestamp_ns
     assert [gpu.event_metadata[event.metadata_id].name for event in gpu.lines[0].events] == ["sum:AddV2"]
+
+
+def test_devices_that_tensorboard_does_not_know_are_planes_that_it_shows(tmp_path: Path) -> None:
+    found = timeline(divided_step(1, 1_000_100))
+    product, total, read = found.ops
+    found = dataclasses.replace(found, ops=(product, dataclasses.replace(total, device="CPU:1"), read))
+    assert [plane.name for plane in to_xspace(found).planes][:2] == ["/host:CPU", "/device:CUSTOM:CPU:1"]
+    assert read_xspace(_written(tmp_path / "a.xplane.pb", found)).ops[1].device == "CPU:1"
 
 
 def test_profiles_of_others_are_refused(tmp_path: Path) -> None:

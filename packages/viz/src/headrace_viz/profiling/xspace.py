@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from headrace_viz.profiling.timeline import (
 from headrace_viz.proto.xspace_pb2 import XEvent, XEventMetadata, XLine, XPlane, XSpace, XStat
 
 _HOST_PLANE = "/host:CPU"
+_DEVICE_PLANE = "^/device:(CUSTOM:)?"
 _OWN_PLANE = "/headrace:process"
 _OWN_STAT = "process"
 _STEP = "Step"
@@ -56,8 +58,8 @@ def to_xspace(timeline: Timeline) -> XSpace:
     def plane_of(device: str) -> _PlaneWriter:
         plane = planes.get(device)
         if plane is None:
-            name = _HOST_PLANE if device == DEFAULT_DEVICE else f"/device:{device}"
-            plane = planes[device] = _PlaneWriter(space.planes.add(id=len(planes) + 1, name=name), timeline, offset)
+            added = space.planes.add(id=len(planes) + 1, name=_plane_name(device))
+            plane = planes[device] = _PlaneWriter(added, timeline, offset)
         return plane
 
     host = plane_of(DEFAULT_DEVICE)
@@ -77,6 +79,13 @@ def to_xspace(timeline: Timeline) -> XSpace:
             plane_of(transfer.target).add_transfer(transfer, step.step)
     _add_own_plane(space, timeline)
     return space
+
+
+def _plane_name(device: str) -> str:
+    """Return a name that TensorBoard's plugin shows: of the host, of a GPU, or of a device that is not known to it."""
+    if device == DEFAULT_DEVICE:
+        return _HOST_PLANE
+    return f"/device:{device}" if device.startswith("GPU:") else f"/device:CUSTOM:{device}"
 
 
 class _PlaneWriter:
@@ -262,7 +271,7 @@ class _Reader:
 
     def read(self, plane: XPlane) -> None:
         names = {number: metadata.name for number, metadata in plane.stat_metadata.items()}
-        device = DEFAULT_DEVICE if plane.name == _HOST_PLANE else plane.name.removeprefix("/device:")
+        device = DEFAULT_DEVICE if plane.name == _HOST_PLANE else re.sub(_DEVICE_PLANE, "", plane.name)
         positions: dict[int, int] = {}
         marks: dict[int, tuple[str, str]] = {}
         for number, metadata in sorted(plane.event_metadata.items()):
