@@ -421,6 +421,9 @@ class LoadedModel:
 def load_model(path: str | os.PathLike[str], *, tags: tuple[str, ...] = (SERVE,)) -> LoadedModel:
     """Load a saved model and restore its variables, every checksum verified.
 
+    Those of TensorFlow 1 and 2 load too: their signatures, not the Python objects that they were made of. A model is a
+    program, which may read and write files: load those that you trust.
+
     Args:
       path: the folder with `saved_model.pb`.
       tags: which of the model's graphs to load, if it has several.
