@@ -8,7 +8,7 @@ import struct
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import DTypeError, InvalidArgumentError, ShapeError
@@ -19,6 +19,7 @@ STEPS = st.integers(-(2**63), 2**63 - 1)
 TAGS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 
 
+@settings(deadline=None)
 @given(st.floats(0, 2e9), STEPS, TAGS, st.floats(width=32, allow_nan=False))
 def test_spliced_event_equals_the_message(wall_time: float, step: int, tag: str, value: float) -> None:
     number = events.scalar_bytes(value)

@@ -34,7 +34,7 @@ def test_counts_are_those_of_numpy(dtype: type) -> None:
     assert rows[:, 2].sum() == values.size
 
 
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 @given(VECTORS, st.integers(1, 40))
 def test_every_value_is_in_its_bucket(values: np.ndarray, buckets: int) -> None:
     rows = histogram_rows(values, buckets)

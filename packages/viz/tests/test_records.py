@@ -6,7 +6,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import DataLossError
@@ -27,6 +27,7 @@ def test_layout() -> None:
     )
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(max_size=300), max_size=8))
 def test_round_trip(tmp_path_factory: pytest.TempPathFactory, records: list[bytes]) -> None:
     path = tmp_path_factory.mktemp("records") / "file"

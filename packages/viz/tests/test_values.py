@@ -8,7 +8,7 @@ import wave
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import DTypeError, InvalidArgumentError, ShapeError
@@ -77,6 +77,7 @@ def test_text() -> None:
         values.text("a", [[["x"]]])
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(st.booleans(), st.floats(0, 1, width=32), st.integers(1, 3).map(float)), min_size=1, max_size=20

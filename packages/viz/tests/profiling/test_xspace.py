@@ -7,7 +7,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import DataLossError, HeadraceError, InvalidArgumentError
@@ -108,6 +108,7 @@ def test_damaged_facts_are_refused(tmp_path: Path, facts: str) -> None:
         read_xspace(tmp_path / "a.xplane.pb")
 
 
+@settings(deadline=None)
 @given(place=st.integers(0, 10_000), value=st.integers(0, 255), cut=st.booleans())
 def test_no_change_of_a_byte_makes_the_reader_fail_otherwise(
     tmp_path_factory: pytest.TempPathFactory, place: int, value: int, cut: bool

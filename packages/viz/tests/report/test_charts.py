@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace_viz.report.charts import (
@@ -99,6 +99,7 @@ def test_text_of_runs_does_not_end_the_element_of_its_data() -> None:
     assert data["series"][0]["label"] == "</script><b>"
 
 
+@settings(deadline=None)
 @given(
     data=st.lists(st.one_of(st.floats(-1e9, 1e9), st.sampled_from([np.nan, np.inf])), min_size=9, max_size=100),
     spans=st.integers(2, 10),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace_viz.report.number_text import count, duration, labels, short, size, ticks
@@ -25,6 +25,7 @@ def test_units_follow_the_size() -> None:
     assert [duration(value) for value in (0.0, 59, 3600)] == ["0 s", "59 s", "1 h"]
 
 
+@settings(deadline=None)
 @given(low=st.floats(-1e12, 1e12), width=st.floats(1e-3, 1e12), wanted=st.integers(1, 10))
 def test_ticks_are_in_the_range_and_told_apart(low: float, width: float, wanted: int) -> None:
     high = low + width
