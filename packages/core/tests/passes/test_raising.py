@@ -339,3 +339,19 @@ def test_a_branch_on_the_loop_variable_itself_is_no_second_condition() -> None:
         expected += 6 if expected == 2 else 1
     for passes in ([], ["raising"]):
         assert hr.Session(graph, config=hr.config(passes=passes)).run(result) == expected
+
+
+@pytest.mark.parametrize("passes", [[], ["raising"]])
+def test_a_fetch_inside_a_branch_has_a_value_if_the_branch_is_taken_and_is_refused_by_name_otherwise(passes) -> None:
+    """Raised, the branch would end in the middle of what is fetched."""
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [])
+        off, _ = hr.apply_op("Switch", x, x > 0.0)
+        inner = hr.square(off)
+        both = hr.apply_op("Merge", [inner, hr.apply_op("Switch", x, x > 0.0)[1]])[0]
+    session = hr.Session(graph, config=hr.config(passes=passes))
+    assert session.run([inner, both], feeds={x: -3.0}) == [9.0, 9.0]
+    with pytest.raises(
+        hr.errors.InvalidArgumentError, match="has no value in this step(.|\n)*branch that was not taken"
+    ):
+        session.run([inner, both], feeds={x: 3.0})

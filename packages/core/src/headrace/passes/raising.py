@@ -26,6 +26,8 @@ def raising(graph: Graph) -> Graph:
         raised = raise_control_flow(work, work.operations)
     except HeadraceError:  # it has no structured form, or none whose static shapes are right
         return graph
+    if any(op.type == "_Retval" for op in raised.inside):  # a fetch that has a value only if its branch is taken
+        return graph
     work.extensions.update(raised.standing)
     work.raised.update(raised.standing.values())
     roots = [op for op in work.operations if is_root(op) and op not in raised.inside]
