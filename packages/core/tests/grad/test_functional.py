@@ -508,3 +508,26 @@ def test_A76_recomputing_cuts_the_memory_of_a_long_loop() -> None:
         return bytes_held
 
     assert peak(False) > 3 * peak(True)
+
+
+@pytest.mark.parametrize("trip_count", [None, 0, 1, 99, -1, "text"])
+def test_a_loop_that_was_differentiated_is_differentiated_again_from_its_file(trip_count: int | str | None) -> None:
+    """What the first gradient noted about the loop is read again, and not believed where it is damaged."""
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float64, [], name="x")
+        y = _repeat(3, lambda s: s * s * x, x)
+        (dx,) = hr.gradients(y, [x])
+        (expected,) = hr.gradients(dx, [x])
+    proto = hr.to_graph_def(graph)
+    noted = [node for node in proto.node if "_trip_count" in node.attr]
+    assert noted
+    for node in noted if trip_count is not None else ():
+        node.attr["_trip_count"].Clear()
+        if isinstance(trip_count, str):
+            node.attr["_trip_count"].s = trip_count.encode()
+        else:
+            node.attr["_trip_count"].i = trip_count
+    again = hr.import_graph_def(proto)
+    with again.as_default():
+        (ddx,) = hr.gradients(again.tensor(dx.name), [again.tensor("x:0")])
+    assert hr.Session(again).run(ddx, feeds={"x:0": 1.3}) == hr.Session(graph).run(expected, feeds={x: 1.3})

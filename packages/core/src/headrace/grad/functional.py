@@ -350,7 +350,7 @@ class _BackwardLoop:
         forward = found.forward
         lists = {tensor: number for tensor, number in _kept_already(forward).items() if tensor in saved}
         new = [tensor for tensor in saved if tensor not in lists]
-        has_count = TRIP_COUNT in self.op.attrs
+        has_count = _trip_count(self.op) is not None
         if has_count and not new:
             return self.op, lists
         op, first = self.op, self.count + (0 if has_count else 1)
@@ -449,9 +449,20 @@ class _BackwardLoop:
         return zeros
 
 
+def _trip_count(op: Operation) -> int | None:
+    """The number of the output of a loop that counts its iterations, or None; a graph file may hold a wrong one."""
+    number = op.attrs.get(TRIP_COUNT)
+    if type(number) is not int or not 0 <= number < len(op.outputs) or number >= len(op.bodies[1].results):
+        return None
+    result = op.bodies[1].results[number].op
+    counts = result.type == "AddV2" and _is_argument(result.inputs[0], number) and constant_value(result.inputs[1]) == 1
+    return number if counts and constant_value(op.inputs[number]) == 0 else None
+
+
 def op_attrs(op: Operation) -> dict[str, AttrValue]:
     """What the extension of a loop takes over of its annotations."""
-    return {TRIP_COUNT: op.attrs[TRIP_COUNT]} if TRIP_COUNT in op.attrs else {}
+    number = _trip_count(op)
+    return {} if number is None else {TRIP_COUNT: number}
 
 
 class _Sum:

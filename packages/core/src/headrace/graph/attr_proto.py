@@ -6,7 +6,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from headrace.errors import DataLossError
+from headrace.errors import DataLossError, HeadraceError
 from headrace.graph.attr import AttrSpec, AttrValue, FunctionName, RawAttr, spec_of
 from headrace.graph.proto import attr_pb2
 from headrace.graph.tensor_proto import decode_shape, decode_tensor, encode_shape, encode_tensor
@@ -67,13 +67,32 @@ def _encode_function(value: FunctionName) -> attr_pb2.NameAttrList:
 
 
 def decode_unknown(name: str, proto: attr_pb2.AttrValue) -> AttrValue:
-    """The value of an attribute of unknown kind: an annotation that is plain text is useful, others stay bytes."""
-    if name.startswith("_") and proto.WhichOneof("value") == "s":
-        try:
-            return proto.s.decode("utf-8")
-        except UnicodeDecodeError:
-            return RawAttr(serialized(proto))
-    return RawAttr(serialized(proto))
+    """The value of an attribute that no signature describes.
+
+    Annotations, whose names start with an underscore, are read as far as they would be written the same again: of lists
+    that loops carry, and of loops that were differentiated, they say what gradients need. All others stay bytes.
+    """
+    raw = RawAttr(serialized(proto))
+    spec = _annotation_spec(proto) if name.startswith("_") else None
+    if spec is None:
+        return raw
+    try:
+        value = decode_attr(name, proto, spec)
+        value = value.decode("utf-8") if isinstance(value, bytes) else value
+        again = attr_pb2.AttrValue()
+        encode_attr(value, spec, again)
+    except (HeadraceError, UnicodeDecodeError):
+        return raw
+    return value if serialized(again) == raw.serialized else raw
+
+
+def _annotation_spec(proto: attr_pb2.AttrValue) -> AttrSpec | None:
+    """The kind of an annotation, if it is one that we write ourselves."""
+    given = proto.WhichOneof("value")
+    if given == "list":
+        filled = [field.name for field, _ in proto.list.ListFields()]
+        return AttrSpec(filled[0], is_list=True) if filled in (["type"], ["shape"]) else None
+    return next((AttrSpec(kind) for kind in ("string", "int", "bool") if _FIELD_OF_KIND[kind] == given), None)
 
 
 def decode_attr(name: str, proto: attr_pb2.AttrValue, spec: AttrSpec) -> AttrValue:
