@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import headrace as hr
+from headrace.graph.handle_spec import handle_attrs
 from headrace.graph.list_spec import list_spec
 
 
@@ -44,3 +45,17 @@ def test_an_element_that_was_a_list_is_not_known() -> None:
         _, popped = hr.apply_op("TensorListPopBack", outer, [], element_dtype=hr.variant)
     assert list_spec(popped) is None
     assert list_spec(outer) == hr.TensorSpec(hr.variant, hr.Shape([]))
+
+
+def test_a_list_that_is_not_known_stays_so_when_it_is_annotated_beside_others() -> None:
+    """As when a loop of TensorFlow is extended for a gradient: of its lists some are known, and some are not."""
+    with hr.Graph().as_default() as graph:
+        unknown = graph.create_op("_Arg", (), {"T": hr.variant, "index": 0, "shape": hr.Shape([])}).outputs[0]
+        known = hr.apply_op("EmptyTensorList", [2], -1, element_dtype=hr.float32)
+        nested = hr.apply_op("EmptyTensorList", [], -1, element_dtype=hr.variant)
+        tensors = [unknown, known, nested, hr.constant(1.0)]
+        attrs = {"T": tuple(tensor.dtype for tensor in tensors), **handle_attrs(tensors)}
+        copies = graph.create_op("IdentityN", tensors, attrs).outputs
+    assert list_spec(copies[0]) is None
+    assert list_spec(copies[1]) == hr.TensorSpec(hr.float32, hr.Shape([2]))
+    assert list_spec(copies[2]) == hr.TensorSpec(hr.variant, hr.Shape([]))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from headrace.graph.list_spec import HANDLE_DTYPES, HANDLE_SHAPES, list_spec
 from headrace.graph.operation import origin
-from headrace.types import TensorSpec, resource
+from headrace.types import Shape, TensorSpec, resource, variant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,8 +38,13 @@ def handle_attrs(tensors: Sequence[Tensor]) -> dict[str, AttrValue]:
     specs = [handle_spec(tensor) for tensor in tensors]
     if not any(specs):
         return {}
-    known = [spec or tensor.spec for spec, tensor in zip(specs, tensors, strict=True)]
+    known = [spec or _unknown(tensor) for spec, tensor in zip(specs, tensors, strict=True)]
     return {
         HANDLE_DTYPES: tuple(spec.dtype for spec in known),
         HANDLE_SHAPES: tuple(spec.shape for spec in known),
     }
+
+
+def _unknown(tensor: Tensor) -> TensorSpec:
+    """What stands for nothing known; the scalar shape of a handle itself would tell of elements that are scalars."""
+    return TensorSpec(tensor.dtype, Shape(None)) if tensor.dtype in (resource, variant) else tensor.spec

@@ -60,7 +60,10 @@ def _annotated(tensor: Tensor) -> TensorSpec | None:
         return None
     if len(dtypes) != len(shapes) or tensor.index >= len(dtypes):
         return None
-    return TensorSpec(dtypes[tensor.index], shapes[tensor.index])
+    dtype, shape = dtypes[tensor.index], shapes[tensor.index]
+    if dtype in (variant, resource) and shape.dims is None:
+        return None  # what is written for a list of which nothing is known, beside others
+    return TensorSpec(dtype, shape)
 
 
 def _of_shape_input(index: int) -> Callable[[Operation], TensorSpec]:
