@@ -35,7 +35,8 @@ HARD_CASES = (
 """Groups 1, 2 and 3: operations, gradients and control flow, optimisers."""
 
 OVERHEAD = (
-    ("control_flow", "smallest_iteration", "an iteration of a while loop"),
+    ("control_flow", "smallest_iteration", "an iteration of a while loop of a thousand"),
+    ("control_flow", "loop_of_ten", "a while loop of ten iterations"),
     ("control_flow", "branch", "a cond"),
     ("queues", "element", "an enqueue and a dequeue"),
     ("sparse", "gather + sparse update", "a gather and a sparse update"),

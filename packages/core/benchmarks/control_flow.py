@@ -1,8 +1,8 @@
 """What branches and loops cost, beside TensorFlow's where that is installed.
 
-Five numbers: one iteration of a loop whose body is ten small operations, and what it costs over NumPy's own time for
+Six numbers: one iteration of a loop whose body is ten small operations, and what it costs over NumPy's own time for
 the same ten calls; the same with the gradient of the whole loop; one iteration of a loop that counts and adds, which
-shows the loop itself; one branch; and one row of a scan.
+shows the loop itself; a call that runs ten of those; one branch; and one row of a scan.
 
 Timing as in overhead.py: the systems take turns; median and distance between the quartiles over the rounds. A loop of
 1,000 iterations counts as 1,000.
@@ -26,6 +26,7 @@ from overhead import Call, Cost, Floats, timed
 import headrace as hr
 
 ITERATIONS = 1000
+FEW = 10
 WIDTH = 16
 LOOPS = ("iteration", "iteration_with_gradient", "smallest_iteration", "row_of_scan")
 
@@ -42,18 +43,21 @@ def headrace_calls(x: Floats) -> dict[str, Call]:
 
         end = hr.while_loop(lambda i, s: i < ITERATIONS, body, (0, v))[1]
         (slope,) = hr.gradients(end, [v])
-        added = hr.while_loop(lambda i, s: i < ITERATIONS, lambda i, s: (i + 1, s + v), (0, v))[1]
+        added, few = (
+            hr.while_loop(lambda i, s, n=n: i < n, lambda i, s: (i + 1, s + v), (0, v))[1] for n in (ITERATIONS, FEW)
+        )
         chosen = hr.cond(v[0] > 0.0, lambda: v * 2.0, lambda: v + 1.0)
         rows = hr.zeros([ITERATIONS, WIDTH]) + v
         scanned, _ = hr.scan(lambda carry, row: (carry + row, carry + row), rows, hr.zeros([WIDTH]))
     session = hr.Session(graph)
     loop, both = session.make_callable(end, [v]), session.make_callable([end, slope], [v])
     branch, scan = session.make_callable(chosen, [v]), session.make_callable(scanned, [v])
-    smallest = session.make_callable(added, [v])
+    smallest, ten = session.make_callable(added, [v]), session.make_callable(few, [v])
     return {
         "iteration": lambda: loop(x),
         "iteration_with_gradient": lambda: both(x),
         "smallest_iteration": lambda: smallest(x),
+        "loop_of_ten": lambda: ten(x),
         "branch": lambda: branch(x),
         "row_of_scan": lambda: scan(x),
     }
@@ -78,18 +82,21 @@ def tensorflow_calls(x: Floats) -> dict[str, Call]:
 
         end = tf.while_loop(lambda i, s: i < ITERATIONS, body, (0, v))[1]
         (slope,) = tf.gradients(end, [v])
-        added = tf.while_loop(lambda i, s: i < ITERATIONS, lambda i, s: (i + 1, s + v), (0, v))[1]
+        added, few = (
+            tf.while_loop(lambda i, s, n=n: i < n, lambda i, s: (i + 1, s + v), (0, v))[1] for n in (ITERATIONS, FEW)
+        )
         chosen = tf.cond(v[0] > 0.0, lambda: v * 2.0, lambda: v + 1.0)
         rows = tf.zeros([ITERATIONS, WIDTH]) + v
         scanned = tf.scan(lambda carry, row: carry + row, rows, tf.zeros([WIDTH]))
     session = v1.Session(graph=graph)
     loop, both = session.make_callable(end, [v]), session.make_callable([end, slope], [v])
     branch, scan = session.make_callable(chosen, [v]), session.make_callable(scanned, [v])
-    smallest = session.make_callable(added, [v])
+    smallest, ten = session.make_callable(added, [v]), session.make_callable(few, [v])
     return {
         "iteration": lambda: loop(x),
         "iteration_with_gradient": lambda: both(x),
         "smallest_iteration": lambda: smallest(x),
+        "loop_of_ten": lambda: ten(x),
         "branch": lambda: branch(x),
         "row_of_scan": lambda: scan(x),
     }
