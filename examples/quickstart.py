@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 import digits
 import headrace as hr
@@ -71,14 +72,19 @@ def train(
 
 
 def export(folder: Path, trainer: hr.Trainer, images: np.ndarray[Any, Any]) -> Mapping[str, np.ndarray[Any, Any]]:
-    """Export the trained network as version 1 of a model, and return its answers for some images in this process."""
+    """Export the trained network as version 1 of a model, and return its answers for some images in this process.
+
+    The answers are computed with one thread of NumPy's linear algebra, as the server computes them: more threads may
+    add the same products in another order, and round them to other last bits.
+    """
     with trainer.graph.as_default():
         image = hr.placeholder(hr.float32, [None, 28, 28, 1], name="image")
         scores = trainer.model(image, training=False)
         answers = {"digit": hr.argmax(scores, axis=1), "probability": hr.nn.softmax(scores)}
     signature = hr.Signature(inputs={"image": image}, outputs=answers)
     headrace_checkpoint.save_model(folder / "1", trainer.session, signatures={"serving_default": signature})
-    answered: dict[str, np.ndarray[Any, Any]] = trainer.session.run(answers, feeds={image: images})
+    with threadpool_limits(limits=1, user_api="blas"):
+        answered: dict[str, np.ndarray[Any, Any]] = trainer.session.run(answers, feeds={image: images})
     return answered
 
 
