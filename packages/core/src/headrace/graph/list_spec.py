@@ -26,7 +26,8 @@ HANDLE_SHAPES = "_handle_shapes"
 _PASSED_ON = frozenset({
     "Identity", "IdentityN", "StopGradient", "PreventGradient", "ZerosLike", "OnesLike", "AddN", "Enter", "Exit",
     "NextIteration", "Merge", "Switch", "TensorListPushBack", "TensorListPushBackBatch", "TensorListPopBack",
-    "TensorArrayGradV3", "TensorListSetItem", "TensorListResize", "TensorListConcatLists", "TensorListScatterIntoExistingList",
+    "TensorArrayGradV3", "TensorListSetItem", "TensorListResize", "TensorListConcatLists",
+    "TensorListScatterIntoExistingList",
 })  # fmt: skip
 """Types whose output is a list with elements of the same type as those of their first list."""
 
