@@ -109,6 +109,22 @@ def test_what_the_server_refuses(client: Client) -> None:
     assert client.predict("a b", {"x": [[1, 2]]})["y"].shape == (1, 2)
 
 
+def test_inputs_that_are_no_arrays_are_refused_as_such(client: Client) -> None:
+    with pytest.raises(BadRequestError, match="(?s)input 'x' cannot be made an array.*equal length, of float32"):
+        client.predict("a b", {"x": [[1, 2], [3]]})
+    with pytest.raises(BadRequestError, match="input 'x' cannot be made an array"):
+        client.predict("a b", {"x": [["one", "two"]]})
+    with pytest.raises(BadRequestError, match="(?s)the inputs are not named.*a value of type list"):
+        client.predict("a b", [[1, 2]])  # type: ignore[arg-type]
+
+
+def test_names_that_the_model_does_not_have_are_the_servers_to_refuse(client: Client) -> None:
+    with pytest.raises(BadRequestError, match="unexpected inference input 'wrong'|Missing named input: x"):
+        client.predict("a b", {"wrong": [[1, 2]]})
+    with pytest.raises(BadRequestError, match="wrong"):
+        client.predict("a b", {"x": np.zeros([1, 2], np.float32)}, signature="wrong")
+
+
 def test_state_of_the_server(client: Client) -> None:
     assert (client.live(), client.ready(), client.ready("a b"), client.ready("a b", 9)) == (True, True, True, False)
     assert client.models() == ["a b"]

@@ -128,6 +128,13 @@ class Client:
           DeadlineExceededError: the answer took too long.
           HeadraceError: whatever else the server says.
         """
+        if not isinstance(inputs, Mapping):
+            raise BadRequestError(
+                "the inputs are not named",
+                expected="a mapping from the names of the model's inputs to arrays",
+                got=f"a value of type {type(inputs).__name__}",
+                hint="client.predict(model, {'x': value}); client.metadata(model) tells the names",
+            )
         ask = self._predict_v1 if self._protocol == "v1" else self._predict_v2
         try:
             found = ask(model, inputs, version, signature, outputs)
@@ -188,8 +195,10 @@ class Client:
         signature: str,
         outputs: Sequence[str] | None,
     ) -> dict[str, Array]:
-        described = self._described(model, version)["metadata"]["signature_def"]["signature_def"][signature]
-        tensors = {alias: _array(value, _v1_dtype(described["inputs"].get(alias))) for alias, value in inputs.items()}
+        signatures = self._described(model, version)["metadata"]["signature_def"]["signature_def"]
+        described = signatures.get(signature, {"inputs": {}})  # what is not known the server refuses
+        takes = {alias: _v1_dtype(info) for alias, info in described["inputs"].items()}
+        tensors = {alias: _array(alias, value, takes.get(alias)) for alias, value in inputs.items()}
         # The suffix lets strings be written in base64, which the server takes for any name.
         document = {alias: tensor_to_json(f"{alias}_bytes", tensor) for alias, tensor in tensors.items()}
         body = dump_json({"signature_name": signature, "inputs": document})
@@ -214,7 +223,7 @@ class Client:
         entries: list[dict[str, object]] = []
         raw: list[bytes] = []
         for alias, value in inputs.items():
-            tensor = _array(value, takes.get(alias))
+            tensor = _array(alias, value, takes.get(alias))
             dtype = hr.as_dtype(tensor.dtype)
             entry: dict[str, object] = {"name": alias, "datatype": datatype_of(dtype), "shape": list(tensor.shape)}
             if self._binary:
@@ -338,12 +347,18 @@ def _v1_dtype(info: _Json) -> hr.DType:
     return hr.as_dtype(DataType.Value(info["dtype"]))
 
 
-def _array(value: ArrayLike, dtype: hr.DType | None) -> Array:
-    """Return a value as an array; strings as an object array of bytes."""
-    if isinstance(value, np.ndarray):
-        array: Array = value
-    else:
-        array = np.asarray(value, None if dtype is None or dtype.name == "string" else dtype.array_type)
+def _array(alias: str, value: ArrayLike, dtype: hr.DType | None) -> Array:
+    """Return an input's value as an array; strings as an object array of bytes."""
+    wanted = None if dtype is None or dtype.name == "string" else dtype.array_type
+    try:
+        array: Array = value if isinstance(value, np.ndarray) else np.asarray(value, wanted)
+    except (OverflowError, TypeError, ValueError) as error:
+        raise BadRequestError(
+            f"input '{alias}' cannot be made an array",
+            expected="an array, or lists of equal length" + ("" if dtype is None else f", of {dtype.name}"),
+            got=str(error),
+            hint="np.asarray(value) shows what it is",
+        ) from error
     if array.dtype.kind not in "OUS":
         return array
     strings = np.empty(array.size, object)
