@@ -216,3 +216,15 @@ def test_what_chooses_must_turn_out_a_scalar_where_its_rank_is_not_known(build: 
     assert [session.run(value, feeds={chosen: number}) for number in (1, 0)] == [1.0, 2.0]
     with pytest.raises(hr.errors.ShapeError, match=r"another shape than was ensured(.|\n)*expected: \[\]"):
         session.run(value, feeds={chosen: [0]})
+
+
+def test_branches_may_build_the_same_mapping_in_another_order() -> None:
+    """What has the same dtype and shape would change places without a word."""
+    with hr.Graph().as_default() as graph:
+        chosen = hr.placeholder(hr.bool, [])
+        both = hr.cond(chosen, lambda: {"a": 1.0, "b": 2.0}, lambda: {"b": 20.0, "a": 10.0})
+    session = hr.Session(graph)
+    assert [session.run(both, feeds={chosen: value}) for value in (True, False)] == [
+        {"a": 1.0, "b": 2.0},
+        {"a": 10.0, "b": 20.0},
+    ]

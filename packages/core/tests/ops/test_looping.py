@@ -287,3 +287,17 @@ def test_a_tensor_that_leaks_out_of_a_body_is_refused_with_the_way_out() -> None
         result = hr.while_loop(lambda i: i < 3, body, [0])[0]
         with pytest.raises(hr.errors.GraphError, match=message):
             _ = leaked[0] + result
+
+
+def test_a_body_may_build_its_mapping_in_another_order() -> None:
+    """What has the same dtype and shape would change places without a word."""
+    with hr.Graph().as_default() as graph:
+        result = hr.while_loop(
+            lambda state: state["step"] < 3,
+            lambda state: {"step": state["step"] + 1, "rows": hr.concat([state["rows"], [7]], 0), "a": state["a"] * 2},
+            {"a": 1, "step": 0, "rows": hr.zeros([1], hr.int32)},
+            shape_invariants={"step": [], "rows": [None], "a": None},
+        )
+    found = hr.Session(graph).run(result)
+    assert list(found) == ["a", "step", "rows"]
+    assert (found["a"], found["step"], found["rows"].tolist()) == (8, 3, [0, 7, 7, 7])

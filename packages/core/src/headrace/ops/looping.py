@@ -16,7 +16,7 @@ from headrace.graph.handle_spec import handle_attrs
 from headrace.graph.operation import Operation, Tensor
 from headrace.graph.scopes import Scope, current_scope, enter
 from headrace.ops.branching import as_scalar, check_callable, function_name, traced_leaves
-from headrace.ops.structure import check_same_structure, flatten
+from headrace.ops.structure import check_same_structure, flatten, ordered_keys
 from headrace.types import Shape, ShapeLike, TensorSpec, as_shape, int32
 from headrace.types import bool as bool_dtype
 
@@ -169,7 +169,7 @@ def _invariants(first: Sequence[Tensor], given: Any, loop_vars: Any) -> list[Sha
 def _flat_shapes(given: Any, like: Any) -> list[ShapeLike | None]:
     """Shapes in the structure of the loop variables, flat: lists of sizes are leaves here."""
     if isinstance(like, Mapping) and isinstance(given, Mapping):
-        return [shape for key in like for shape in _flat_shapes(given.get(key), like[key])]
+        return [shape for key in ordered_keys(like) for shape in _flat_shapes(given.get(key), like[key])]
     if isinstance(like, (list, tuple)) and isinstance(given, (list, tuple)) and len(like) == len(given):
         return [shape for item, part in zip(given, like, strict=True) for shape in _flat_shapes(item, part)]
     return [given] * len(flatten(like)[0]) if given is None else [given]

@@ -10,7 +10,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.graph.operation import Tensor
 from headrace.ops.indexed_slices import IndexedSlices
 
-__all__ = ["Rebuild", "check_same_structure", "flatten"]
+__all__ = ["Rebuild", "check_same_structure", "flatten", "ordered_keys"]
 
 Rebuild = Callable[[Sequence[Any]], Any]
 """From the leaves, in order, to the structure."""
@@ -32,8 +32,13 @@ def _visit(item: Any, leaves: list[Any]) -> Callable[[Any], Any]:
     if item is None:
         return lambda values: None
     if isinstance(item, Mapping):
-        parts = {key: _visit(item[key], leaves) for key in item}
-        return lambda values: {key: part(values) for key, part in parts.items()}
+        parts = {key: _visit(item[key], leaves) for key in ordered_keys(item)}
+
+        def mapping(values: Any) -> dict[Any, Any]:
+            found = {key: part(values) for key, part in parts.items()}
+            return {key: found[key] for key in item}
+
+        return mapping
     if isinstance(item, (list, tuple)):
         items = [_visit(part, leaves) for part in item]
         make = type(item)
@@ -51,6 +56,11 @@ def _visit(item: Any, leaves: list[Any]) -> Callable[[Any], Any]:
         return lambda values: whole(**{name: part(values) for name, part in inner.items()})
     leaves.append(item)
     return next
+
+
+def ordered_keys(item: Mapping[Any, Any]) -> list[Any]:
+    """The keys in an order of their own: two branches that build the same mapping in another order give the same."""
+    return sorted(item, key=repr)
 
 
 def is_composite(item: Any) -> bool:
@@ -80,7 +90,7 @@ def outline(item: Any) -> str:
     if item is None:
         return "None"
     if isinstance(item, Mapping):
-        return "{" + ", ".join(f"{key!r}: {outline(item[key])}" for key in sorted(item, key=str)) + "}"
+        return "{" + ", ".join(f"{key!r}: {outline(item[key])}" for key in ordered_keys(item)) + "}"
     if isinstance(item, (list, tuple)):
         inner = ", ".join(outline(part) for part in item)
         return f"[{inner}]" if isinstance(item, list) else f"({inner})"
