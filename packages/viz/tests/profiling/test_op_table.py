@@ -35,6 +35,7 @@ def test_queues_and_transfers_are_summed() -> None:
     text = format_table([timeline(divided_step(1, 1_000_100))])
     assert "per step 0.000 ms in queues, of all segments together" in text
     assert "per step 2.0 transfers between devices of 0.000 MB, for which they waited 0.000 ms" in text
+    assert "operations take 78.0% of that, on all devices together and without waits for transfers" in text
     assert "transfers" not in format_table([TWO_STEPS])
 
 
