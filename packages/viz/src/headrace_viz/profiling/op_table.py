@@ -194,7 +194,8 @@ def _totals_text(timelines: Sequence[Timeline], ceilings: Ceilings | None) -> li
     together = ", on all devices together and without waits for transfers" if found.transfers else ""
     lines = [
         f"{found.steps} steps of {len(timelines)} process{'es' if len(timelines) > 1 else ''}, "
-        f"{found.step_ns / found.steps / 1e6:.3f} ms each; operations take {working_ns / found.step_ns:.1%} of that{together}",
+        f"{found.step_ns / found.steps / 1e6:.3f} ms each; "
+        f"operations take {working_ns / found.step_ns:.1%} of that{together}",
         f"before steps {found.prepare_ns / 1e6:.3f} ms to convert feeds and make plans; "
         f"between steps {found.stall_ns / 1e6:.3f} ms, {found.stall_share:.1%} of the threads' time",
         f"per step {found.fed_bytes / found.steps / 1e6:.3f} MB fed, "
