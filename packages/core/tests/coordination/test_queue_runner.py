@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.errors import AbortedError, CancelledError, DeadlineExceededError, EndOfDataError
+from headrace.errors import AbortedError, CancelledError, DeadlineExceededError, EndOfDataError, InvalidArgumentError
 from headrace.kernels.queues import queue_behind
 from headrace.testing.threads import Call, until
 
@@ -43,6 +43,18 @@ def test_the_data_end_when_every_thread_has_come_to_its_end() -> None:
         while not coordinator.should_stop():
             taken.append(int(session.run(take)))
     assert sorted(taken) == list(range(0, 200, 2))
+
+
+def test_a_runner_without_operations_would_leave_its_queue_empty_and_is_refused() -> None:
+    with hr.Graph().as_default():
+        queue = hr.FIFOQueue(4, hr.int32, shapes=[[]])
+        fill = queue.enqueue(1)
+    with pytest.raises(InvalidArgumentError, match=r"(?s)needs operations to run.*got:      \[\]"):
+        hr.QueueRunner(queue, [])
+    with pytest.raises(InvalidArgumentError, match=r"(?s)a list of operations.*got:.*Operation 'enqueue'"):
+        hr.QueueRunner(queue, fill)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="(?s)a list of operations.*got:      enqueue"):
+        hr.QueueRunner(queue, "enqueue")
 
 
 def failing_graph() -> tuple[hr.Graph, hr.FIFOQueue, hr.Operation, hr.Tensor]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.interfaces import INTERFACE_VERSION, Backend
+from headrace.interfaces import Backend
 from headrace.plan.numpy_backend import NumpyBackend
 from headrace.plan.plan import backends, find_backend
 
@@ -212,7 +212,7 @@ def _faulty(op, x):
         ("view", r"wrong memory(.|\n)*memory of input 0(.|\n)*aliases="),
         ("dtype", r"wrong dtype(.|\n)*float32\[4\](.|\n)*float64"),
         ("number", r"wrong dtype(.|\n)*float32\[4\](.|\n)*got:      float"),
-        ("nothing", "wrong dtype(.|\n)*NoneType"),
+        ("nothing", "wrong dtype(.|\n)*NoneType\n"),
         ("shape", r"wrong shape(.|\n)*float32\[4\](.|\n)*got:      \[1\](.|\n)*set_shape"),
     ],
 )

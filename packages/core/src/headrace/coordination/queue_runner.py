@@ -30,6 +30,8 @@ class QueueRunner:
       queue: the queue to fill, or the operation that makes it, as in a graph that was read from a file.
       enqueue_ops: the operations to run, or their names; one that is given twice is run by two threads.
       name: what its threads are named after; the queue's name by default.
+    Raises:
+      InvalidArgumentError: there is no operation to run, or what is to be filled is no queue.
 
     Example:
       >>> import headrace as hr
@@ -46,6 +48,13 @@ class QueueRunner:
         self, queue: Queue | Operation, enqueue_ops: Sequence[Operation | str], *, name: str | None = None
     ) -> None:
         self.queue = queue.handle.op if isinstance(queue, Queue) else queue
+        if isinstance(enqueue_ops, Operation | str) or not enqueue_ops:
+            raise InvalidArgumentError(
+                "a queue runner needs operations to run",
+                expected="a list of operations or their names, one for each thread",
+                got=str(enqueue_ops),
+                hint="hr.QueueRunner(queue, [queue.enqueue(x)] * 2)",
+            )
         self.enqueue_ops = tuple(enqueue_ops)
         self.name = name or queue.name
         if self.queue.type not in QUEUE_TYPES:

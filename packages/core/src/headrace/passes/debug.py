@@ -41,7 +41,8 @@ def check_numerics(*, skip: Sequence[str] = ()) -> Config:
       skip: names of operations to let pass, with `*` for any characters: where a later `hr.where` takes the bad
         elements away.
     Returns:
-      The options in force here with the checks: give them to a Session, or enter them around an `@hr.function`.
+      The options in force here with the checks: give them to a Session, or enter them around an `@hr.function`. Call it
+      under `with hr.config(...):` to have other options too, such as a backend.
 
     Example:
       >>> import headrace as hr

@@ -208,7 +208,8 @@ def _check_outputs(line: Line, inputs: Sequence[Any], out: Sequence[Any], result
         if tensor.dtype.kind in ("resource", "variant"):
             continue
         if getattr(value, "dtype", None) != tensor.dtype.array_type:
-            raise _faulty(op, "dtype", str(tensor.spec), f"{type(value).__name__} {getattr(value, 'dtype', '')}")
+            got = f"{type(value).__name__} {getattr(value, 'dtype', '')}".rstrip()
+            raise _faulty(op, "dtype", str(tensor.spec), got)
         if not tensor.shape.is_compatible_with(Shape(value.shape)):
             raise _faulty(op, "shape", str(tensor.spec), str(list(value.shape)))
         if any(np.may_share_memory(value, buffer) for buffer in out):
