@@ -123,7 +123,7 @@ class ChannelsLast:
     attrs={**_ARGMAX, "Targmax": AttrSpec("type", default=int64, allowed=(int32, int64))},
 )
 def _max_pool_with_argmax_shape(op: InferenceContext) -> list[Shape]:
-    """The largest value of each window, and where the first such value is: (row * columns + column) * channels + channel.
+    """The largest value of each window, and the place of the first such: (row * columns + column) * channels + channel.
 
     With `include_batch_in_index` the images before it count too.
     """
