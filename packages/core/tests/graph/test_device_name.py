@@ -93,11 +93,9 @@ def test_A50_a_partial_name_matches_the_devices_that_agree_with_it(
     assert parse_device(constraint).matches(parse_device(device)) is expected
 
 
-def test_A50_a_name_knows_its_task_and_whether_it_is_whole() -> None:
+def test_A50_a_name_knows_its_task_and_its_short_form() -> None:
     name = parse_device("/job:worker/replica:0/task:1/device:GPU:3")
     assert str(name.task_name) == "/job:worker/replica:0/task:1"
-    assert name.is_whole
-    assert not name.task_name.is_whole
     assert (name.short, name.task_name.short) == ("GPU:3", "")
 
 

@@ -6,6 +6,8 @@ forward operation is given by an extension of it (see `graph.extensions`): a cal
 that is empty where the branch is not taken, a loop as a list of one element for each iteration.
 
 Lists are differentiable values, and the gradients are operations of these same types, so higher derivatives follow.
+
+The three stay in one module, long as it is: they share how what is inside is kept, told apart and put back.
 """
 
 from __future__ import annotations

@@ -68,11 +68,6 @@ class DeviceName:
         return all(wanted is None or wanted == given for wanted, given in pairs)
 
     @property
-    def is_whole(self) -> bool:
-        """True if it names exactly one device."""
-        return None not in (self.job, self.replica, self.task, self.type, self.index)
-
-    @property
     def task_name(self) -> DeviceName:
         """The task in which the device lives: the name without type and index."""
         return replace(self, type=None, index=None)

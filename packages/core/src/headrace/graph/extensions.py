@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from headrace.graph.frames import forward_inputs
 from headrace.graph.operation import Operation, Tensor
 
-__all__ = ["in_order", "latest", "latest_tensor", "needed_operations", "standing_for"]
+__all__ = ["in_order", "latest", "needed_operations", "standing_for"]
 
 
 def latest(op: Operation) -> Operation:
@@ -22,12 +22,6 @@ def latest(op: Operation) -> Operation:
     while op in extensions:
         op = extensions[op]
     return op
-
-
-def latest_tensor(tensor: Tensor) -> Tensor:
-    """The output of the last extension that stands for a tensor, or the tensor itself."""
-    op = latest(tensor.op)
-    return tensor if op is tensor.op else op.outputs[tensor.index]
 
 
 def standing_for(tensor: Tensor, replaced: Mapping[Operation, Operation]) -> Tensor:

@@ -102,11 +102,6 @@ class Body(Graph):
         """The graph around all others."""
         return self if self.outer is None else self.outer.root
 
-    @property
-    def result_specs(self) -> list[TensorSpec]:
-        """dtype and static shape of each result."""
-        return [tensor.spec for tensor in self.results]
-
     @contextmanager
     def as_default(self) -> Iterator[Body]:
         """Let user functions called inside build here, with the devices and gradient rules asked for around."""

@@ -6,6 +6,9 @@ the same values: for each pair of branches that one predicate chooses from one `
 the Merges and Exits gave is given by operations that stand for them, as extensions do (`graph.extensions`).
 
 All of the tokens are raised or none: a region that is run in both forms would have its effects twice.
+
+It stands here, before both of its users: gradients raise in the user's graph, the pass of the same name in that of a
+step. Branches and loops stay in one module, since each may hold the other.
 """
 
 from __future__ import annotations
