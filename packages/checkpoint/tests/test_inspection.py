@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib import metadata
 from pathlib import Path
 
@@ -70,6 +71,19 @@ def test_a_saved_model(tmp_path: Path) -> None:
         "    out y: float32[?, 2] (y:0)",
     ]
     assert lines[4].startswith("  TensorFlow checkpoint ")
+
+
+def test_of_the_arguments_of_functions_the_first_are_shown(tmp_path: Path) -> None:
+    graph = hr.Graph()
+    with graph.as_default():
+        x = hr.placeholder(hr.float32, [], name="x")
+        y = hr.while_loop(lambda *s: s[0] < 9.0, lambda *s: (s[0] + 1.0, *s[1:]), (x, x, x, x, x), name="loop")[0]
+    with hr.Session(graph) as session:
+        save_model(tmp_path / "m", session, {"serving_default": hr.Signature({"x": x}, {"y": y})})
+    functions = [line for line in inspect_path(tmp_path / "m") or () if line.startswith("  function ")]
+    few = r"\((\w+: float32, ){3}2 more\)"
+    for results in (r"\(\w+: bool\)", few):  # the condition and the body
+        assert any(re.search(f"{few} -> {results}$", line) for line in functions), functions
 
 
 def test_a_damaged_tensor_is_marked(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from headrace.errors import DataLossError, DTypeError, NotFoundError
@@ -26,6 +26,8 @@ from headrace_checkpoint.storage import storage_of
 from headrace_checkpoint.store import StoredStep, list_steps, read_manifest
 
 __all__ = ["inspect_path"]
+
+_SHOWN = 3  # arguments of a function
 
 
 def inspect_path(path: str | os.PathLike[str]) -> list[str] | None:
@@ -70,9 +72,14 @@ def _saved_model(path: Path) -> list[str]:
 
 
 def _function(signature: OpDef) -> str:
-    inputs = ", ".join(f"{arg.name}: {dtype_name(arg.type)}" for arg in signature.input_arg)
-    outputs = ", ".join(f"{arg.name}: {dtype_name(arg.type)}" for arg in signature.output_arg)
-    return f"{signature.name}({inputs}) -> ({outputs})"
+    return f"{signature.name}({_arguments(signature.input_arg)}) -> ({_arguments(signature.output_arg)})"
+
+
+def _arguments(arguments: Sequence[OpDef.ArgDef]) -> str:
+    """The first few arguments of a function: loops and their gradients have hundreds."""
+    shown = [f"{argument.name}: {dtype_name(argument.type)}" for argument in arguments[:_SHOWN]]
+    left = len(arguments) - len(shown)
+    return ", ".join([*shown, f"{left} more"] if left else shown)
 
 
 def _size(path: Path) -> str:
