@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import sys
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,15 @@ def test_python_in_a_document_runs_from_top_to_bottom(document: Path, tmp_path: 
 def test_links_between_documents_lead_somewhere(document: Path) -> None:
     targets = [target for target in LINK.findall(CODE.sub("", document.read_text())) if "://" not in target]
     assert [target for target in targets if not (document.parent / target).exists()] == []
+
+
+def test_what_stands_for_tensorflows_names_is_there() -> None:
+    section = (ROOT / "docs" / "guide.md").read_text().partition("## Coming from TensorFlow\n")[2].partition("\n## ")[0]
+    names = re.findall(r"\b((?:hr|headrace_\w+)\.[A-Za-z_.]*\w)", section)
+    assert len(names) > 15
+    for name in names:
+        module, _, rest = name.partition(".")
+        attrgetter(rest)(importlib.import_module("headrace" if module == "hr" else module))
 
 
 def test_the_readme_shows_the_two_commands_and_a_short_example() -> None:

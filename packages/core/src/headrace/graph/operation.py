@@ -197,7 +197,8 @@ class Tensor(Operators):
 
     def __bool__(self) -> NoReturn:
         raise self._no_value(
-            "is used as a Python truth value", "hr.where chooses in the graph; session.run gives the value"
+            "is used as a Python truth value",
+            "hr.where and hr.cond choose in the graph, hr.logical_and joins conditions; session.run gives the value",
         )
 
     def __float__(self) -> NoReturn:
