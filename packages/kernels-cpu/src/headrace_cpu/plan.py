@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from headrace import Operation
-from headrace.errors import HeadraceError, InternalError, ResourceExhaustedError
+from headrace.errors import HeadraceError, InternalError
 from headrace.interfaces import OpHook, VariableStorage
-from headrace.plan import ALIGNMENT, Line, checked_kernel, group_inputs
+from headrace.plan import ALIGNMENT, Line, checked_kernel, exhausted, explained, group_inputs
 from headrace.types import Array
 from headrace_cpu.driver import (
     ARRAY_TYPE,
@@ -65,7 +65,7 @@ class _Context:
         try:
             self.memory = np.empty(layout.allocation.size + ALIGNMENT, np.uint8)
         except MemoryError as error:
-            raise _exhausted(error) from error
+            raise exhausted("the values of one step", error) from error
         start = -self.memory.ctypes.data % ALIGNMENT
         self.arena = self.memory.ctypes.data + start
         self.views = tuple(
@@ -145,7 +145,8 @@ class CpuPlan:
         try:
             return self._function(context, arguments)  # type: ignore[no-any-return]  # generated code
         except Exception as error:
-            raise self._explained(error) from error.__cause__
+            failure = self._explained(error)
+            raise failure from failure.__cause__
         finally:
             self._contexts.append(context)
 
@@ -160,7 +161,8 @@ class CpuPlan:
         try:
             return self._instrumented(context, arguments, hook)  # type: ignore[no-any-return]  # generated code
         except Exception as error:
-            raise self._explained(error) from error.__cause__
+            failure = self._explained(error)
+            raise failure from failure.__cause__
         finally:
             self._contexts.append(context)
 
@@ -186,29 +188,11 @@ class CpuPlan:
         """Add to an error which operation it came from."""
         line = _failing_line(error.__traceback__, self._filename)
         run = self._first_lines.get(line)
-        if run is None or run.kind != "host":
-            return (
-                error if not isinstance(error, MemoryError) or isinstance(error, HeadraceError) else _exhausted(error)
-            )
-        op = self._program.lines[run.lines[0]].op
+        if run is not None and run.kind == "host":
+            return explained(error, self._program.lines[run.lines[0]].op)
         if isinstance(error, MemoryError) and not isinstance(error, HeadraceError):
-            return _exhausted(error, op.location)
-        if isinstance(error, HeadraceError):
-            return error.at(op.location)
-        error.add_note(f"while computing {op.location}")
+            return exhausted("the values of one step", error)
         return error
-
-
-def _exhausted(error: MemoryError, where: str = "the values of one step") -> ResourceExhaustedError:
-    exhausted = ResourceExhaustedError(
-        "there is not enough memory",
-        where=where,
-        expected="shapes that fit into memory",
-        got=str(error),
-        hint="use smaller batches or shapes",
-    )
-    exhausted.__cause__ = error
-    return exhausted
 
 
 def _failing_line(traceback: TracebackType | None, filename: str) -> int:

@@ -1,6 +1,7 @@
 """From the graph of one step to its memory and its code. What is listed here is what other backends build on."""
 
 from headrace.kernels.context import group_inputs
+from headrace.plan.failure import exhausted, explained
 from headrace.plan.memory import ALIGNMENT, Allocation, Step, last_uses, plan_memory
 from headrace.plan.numpy_backend import checked_kernel
 from headrace.plan.program import Line, Program, flat_aliases
@@ -12,6 +13,8 @@ __all__ = [
     "Program",
     "Step",
     "checked_kernel",
+    "exhausted",
+    "explained",
     "flat_aliases",
     "group_inputs",
     "last_uses",

@@ -20,6 +20,7 @@ from headrace.graph.operation import Operation, Tensor
 from headrace.interfaces import INTERFACE_VERSION, DeviceDriver, Functions, OpContext, OpHook, Resources
 from headrace.kernels.context import context_of, group_inputs
 from headrace.kernels.registry import Kernel, find_kernel
+from headrace.plan.failure import explained
 from headrace.plan.late_shapes import checked_late, shows_late
 from headrace.plan.program import is_handle
 
@@ -122,12 +123,9 @@ class _DriverPlan:
             hook(index)
             try:
                 _run(line, values, self._driver)
-            except HeadraceError as error:
-                error.at(line.op.location)
-                raise
             except Exception as error:
-                error.add_note(f"while computing {line.op.location}")
-                raise
+                failure = explained(error, line.op)
+                raise failure from failure.__cause__
         return [_owned(values.host(self._results[index]), self._results[index]) for index in range(len(self._results))]
 
 

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from headrace.errors import HeadraceError, InvalidArgumentError, ResourceExhaustedError
+from headrace.errors import InvalidArgumentError
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation
 from headrace.interfaces import INTERFACE_VERSION, Functions, OpHook, Resources
+from headrace.plan.failure import exhausted, explained
 from headrace.plan.memory import ALIGNMENT
 from headrace.plan.program import Line, Program
 from headrace.plan.step_source import FIRST_LINE, step_source
@@ -90,7 +91,8 @@ class NumpyPlan:
             with np.errstate(all="ignore"):
                 return function(buffers, *arguments)
         except Exception as error:
-            raise self._explained(error) from error.__cause__
+            failure = self._explained(error)
+            raise failure from failure.__cause__
         finally:
             self._arenas.append(buffers)
 
@@ -107,7 +109,7 @@ class NumpyPlan:
         try:
             memory = np.empty(allocation.size + ALIGNMENT, np.uint8)
         except MemoryError as error:
-            raise _exhausted("the values of one step", error) from error
+            raise exhausted("the values of one step", error) from error
         start = -memory.ctypes.data % ALIGNMENT
         views = []
         for number, offset in allocation.offsets.items():
@@ -134,15 +136,7 @@ class NumpyPlan:
         index = line - FIRST_LINE
         if not 0 <= index < len(self._program.lines):
             return error
-        op = self._program.lines[index].op
-        if isinstance(error, MemoryError) and not isinstance(error, HeadraceError):
-            exhausted = _exhausted(op.location, error)
-            exhausted.__cause__ = error
-            return exhausted
-        if isinstance(error, HeadraceError):
-            return error.at(op.location)
-        error.add_note(f"while computing {op.location}")
-        return error
+        return explained(error, self._program.lines[index].op)
 
 
 class _NestedPlan(NumpyPlan):
@@ -159,19 +153,10 @@ class _NestedPlan(NumpyPlan):
         try:
             return function(buffers, *arguments)
         except Exception as error:
-            raise self._explained(error) from error.__cause__
+            failure = self._explained(error)
+            raise failure from failure.__cause__
         finally:
             self._arenas.append(buffers)
-
-
-def _exhausted(where: str, error: MemoryError) -> ResourceExhaustedError:
-    return ResourceExhaustedError(
-        "there is not enough memory",
-        where=where,
-        expected="shapes that fit into memory",
-        got=str(error),
-        hint="use smaller batches or shapes",
-    )
 
 
 def _function_name(function: Callable[..., Any]) -> str:
