@@ -63,7 +63,7 @@ def test_the_queue_of_an_imported_graph_is_filled_by_names() -> None:
         assert [session.run("take:0") for _ in range(20)] == [6] * 20
     assert threads[0].name == "q/0"
     with pytest.raises(hr.errors.InvalidArgumentError, match=r"fills a queue(.|\n)*type QueueDequeueV2"):
-        hr.QueueRunner(imported.operation("take"), [])
+        hr.QueueRunner(imported.operation("take"), ["add"])
 
 
 def test_a_loop_and_a_branch_of_tensorflow_1_take_from_a_queue() -> None:
