@@ -72,6 +72,29 @@ def test_training_gives_what_the_numpy_backend_gives() -> None:
     np.testing.assert_allclose(losses("cpu"), losses("numpy"), rtol=1e-5)
 
 
+@pytest.mark.parametrize("shape", [(300, 1000), (1000, 300), (640, 257), (70, 5000)])
+def test_sums_over_many_rows_have_the_same_bits_for_any_number_of_threads(shape: tuple[int, int]) -> None:
+    def computed(threads: int) -> list[Any]:
+        graph = hr.Graph()
+        with graph.as_default():
+            x, y = (hr.placeholder(hr.float32, shape) for _ in range(2))
+            product = x * y
+            outputs = [product, hr.sum(product, axis=0), hr.max(product, axis=0)]
+        with hr.Session(graph, config=hr.config(backend="cpu", threads=threads)) as session:
+            return list(session.run(outputs, feeds={x: left, y: right}))
+
+    rng = np.random.default_rng(3)
+    left, right = (rng.standard_normal(shape).astype(np.float32) for _ in range(2))
+    one, two = computed(1), computed(2)
+    for ours, theirs in zip(one, two, strict=True):
+        assert ours.tobytes() == theirs.tobytes()
+    exact = (left * right).astype(np.float64)
+    np.testing.assert_array_equal(one[0], left * right)
+    rounded_twice = np.abs(exact).sum(axis=0) * 2.0**-23  # the sum of a part to float32, then that of all parts
+    assert (np.abs(one[1] - exact.sum(axis=0)) <= rounded_twice).all()
+    np.testing.assert_array_equal(one[2], (left * right).max(axis=0))
+
+
 def test_a_value_that_was_read_survives_an_update() -> None:
     graph = hr.Graph()
     with graph.as_default():

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -71,7 +71,7 @@ def print_region(region: Region, lanes: int) -> PrintedRegion:
 
 @dataclass(slots=True)
 class _Accumulator:
-    """A reduction under way: where its vector is kept, and in which type."""
+    """A reduction under way: where its vector or vectors are kept, and in which type."""
 
     item: Accumulate
     slot: str
@@ -151,28 +151,45 @@ class _Printer:
             self.text.lanes = 1
             self._store_all(loop.stores)
             return
-        accumulators = [self._accumulator(item) for item in loop.accumulates]
         if any(item.keep_last for item in loop.accumulates):
-            self._vectors(loop.axes[-1], lambda: self._column_piece(loop, accumulators))
+            self._columns(loop)
             return
+        accumulators = [self._accumulator(item, self.lanes) for item in loop.accumulates]
         for accumulator in accumulators:
             self._reset(accumulator)
         self._sequence(loop.axes[:-1], lambda: self._vectors(loop.axes[-1], lambda: self._point(loop, accumulators)))
         for accumulator in accumulators:
             self.locals[accumulator.item.local] = self._total(accumulator)
 
-    def _column_piece(self, loop: Loop, accumulators: list[_Accumulator]) -> None:
-        """All rows of a vector of columns, then what is stored for each column."""
-        mask = self.mask
-        for accumulator in accumulators:
-            self._reset(accumulator)
-        self._sequence(loop.axes[:-1], lambda: self._point(loop, accumulators))
-        self.mask, self.done = mask, {}
-        for accumulator in accumulators:
+    def _columns(self, loop: Loop) -> None:
+        """Row after row into accumulators for all columns, as memory has them, then what is stored for each column."""
+        *rows, last = loop.axes
+        accumulators = [
+            self._accumulator(item, -(-last.extent // self.lanes) * self.lanes) for item in loop.accumulates
+        ]
+
+        def for_each(body: Callable[[_Accumulator], None]) -> None:
+            self.done = {}
+            for whole in accumulators:
+                start = f"getelementptr {whole.element}, ptr {whole.slot}, i64 {self.index[last.number]}"
+                body(replace(whole, slot=self.text.put(start)))
+
+        def point() -> None:
+            for_each(self._accumulate)
+            self._store_all(loop.stores)
+
+        def sum_up(accumulator: _Accumulator) -> None:
             value = self.text.put(f"load {self.text.type(accumulator.element)}, ptr {accumulator.slot}")
             self.columns[accumulator.item.local] = self._narrowed(value, accumulator)
-        self._store_all(loop.after)
-        self.columns = {}
+
+        def finish() -> None:
+            for_each(sum_up)
+            self._store_all(loop.after)
+            self.columns = {}
+
+        self._vectors(last, lambda: for_each(self._reset))
+        self._sequence(rows, lambda: self._vectors(last, point))
+        self._vectors(last, finish)
 
     def _point(self, loop: Loop, accumulators: list[_Accumulator]) -> None:
         self.done = {}
@@ -274,7 +291,7 @@ class _Printer:
 
     # reductions
 
-    def _accumulator(self, item: Accumulate) -> _Accumulator:
+    def _accumulator(self, item: Accumulate, size: int) -> _Accumulator:
         dtype = item.value.dtype
         if item.op == "sum" and dtype.is_floating:
             element = "double"
@@ -283,7 +300,7 @@ class _Printer:
         else:
             element = compute_type(dtype)
         slot = self.text.name()
-        self.allocas.append(f"  {slot} = alloca <{self.lanes} x {element}>, align 64")
+        self.allocas.append(f"  {slot} = alloca [{size} x {element}], align 64")
         return _Accumulator(item, slot, element, dtype)
 
     def _neutral(self, accumulator: _Accumulator) -> str:

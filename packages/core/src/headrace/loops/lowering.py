@@ -25,8 +25,8 @@ __all__ = ["COSTLY", "LoweredRegion", "NotLowered", "Output", "lower", "misfit"]
 
 TILE = 4096
 """Elements of one outer point where a long axis is cut."""
-COLUMNS = 64
-"""Columns of one outer point of the column form: a cache line or more of every dtype."""
+COLUMNS = 256
+"""Columns of one outer point of the column form: enough of each row in one piece for the memory to follow."""
 SPLIT = 32768
 """Elements that one outer point reduces before the reduction is cut in two."""
 ROW_BYTES = 1 << 17
@@ -543,8 +543,8 @@ class _Nest:
         inner = [piece, self.inner[-1]] if self.form == "columns" else [piece]
         second = _Nest(state, self.form, self.outer, inner, [], extents)
         second.loops = [Loop(second._axes(), tuple(totals), (), main.after), *self.loops[1:]]
-        tile = second._tile(COLUMNS) if self.form == "columns" else None
-        return [first._numbered("_parts", None), second._numbered("_total", tile)]
+        own_tile, tile = (part._tile(COLUMNS) if self.form == "columns" else None for part in (first, second))
+        return [first._numbered("_parts", own_tile), second._numbered("_total", tile)]
 
     def _numbered(self, suffix: str, tile: tuple[int, int] | None) -> LoweredRegion:
         """Number axes and used buffers from 0; one axis may be cut into pieces, which become the last outer axis."""
