@@ -95,6 +95,45 @@ def test_sums_over_many_rows_have_the_same_bits_for_any_number_of_threads(shape:
     np.testing.assert_array_equal(one[2], (left * right).max(axis=0))
 
 
+@pytest.mark.parametrize("count", [2, 5, 40])
+@pytest.mark.parametrize("fetched", [False, True])
+def test_a_sum_of_products_is_that_of_its_products(count: int, fetched: bool) -> None:
+    rng = np.random.default_rng(5)
+    left, right = (rng.standard_normal((count, 3, size)).astype(np.float32) for size in (17, 20))
+
+    def build(x: hr.Tensor, y: hr.Tensor) -> list[hr.Tensor]:
+        pairs = zip(hr.unstack(x * 2.0), hr.unstack(y), strict=True)
+        products = [hr.matmul(one, other, transpose_a=True) for one, other in pairs]
+        return [hr.add_n(products), *products[: int(fetched)]]
+
+    step = callable_of(build, (hr.float32, [count, 3, 17]), (hr.float32, [count, 3, 20]))
+    exact = np.einsum("nki,nkj->nij", 2.0 * left.astype(np.float64), right)
+    for _ in range(2):
+        results = step(left, right)
+        np.testing.assert_allclose(results[0], exact.sum(axis=0), rtol=1e-5, atol=1e-5 * count)
+        for result in results[1:]:
+            np.testing.assert_allclose(result, exact[0], rtol=1e-5, atol=1e-5)
+
+
+def test_a_sum_of_products_takes_a_variable_as_it_was_read() -> None:
+    graph = hr.Graph()
+    with graph.as_default():
+        v = hr.Variable(np.ones((2, 30), np.float32))
+        x = hr.placeholder(hr.float32, [2, 30])
+        first = hr.matmul(v.value, x, transpose_a=True)
+        with hr.control_dependencies([first]):
+            changed = v.assign_add(np.ones((2, 30), np.float32))
+        assert changed is not None
+        with hr.control_dependencies([changed]):
+            second = hr.matmul(v.read(), x, transpose_a=True)
+        total = hr.add_n([first, second])
+    with hr.Session(graph, config=CPU) as session:
+        session.run(v.initializer)
+        given = np.ones((2, 30), np.float32)
+        np.testing.assert_array_equal(session.run(total, feeds={x: given}), np.full((30, 30), 6.0))
+        np.testing.assert_array_equal(session.run(total, feeds={x: given}), np.full((30, 30), 10.0))
+
+
 def test_a_value_that_was_read_survives_an_update() -> None:
     graph = hr.Graph()
     with graph.as_default():

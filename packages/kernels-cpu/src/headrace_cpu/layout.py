@@ -110,9 +110,8 @@ def _units(schedule: Schedule, number: int, readers: dict[Key, set[int]], wanted
     if first in schedule.library:
         line = schedule.program.lines[schedule.lines[first]]
         call = schedule.library[first]
-        keys = schedule.memory[line.op] + line.outputs
-        inputs = keys[: len(line.inputs)]
-        return [Unit(None, call, keys, inputs, line.outputs, line=schedule.lines[first])]
+        inputs = schedule.memory[line.op]
+        return [Unit(None, call, inputs + line.outputs, inputs, line.outputs, line=schedule.lines[first])]
     items = [schedule.items[position] for position in group.items]
     outputs = [
         output

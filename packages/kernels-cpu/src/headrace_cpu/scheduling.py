@@ -7,6 +7,8 @@ only another view of the same elements (reshape, identity) share the key of what
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,7 +89,11 @@ def is_native(tensor: Tensor) -> bool:
     """True for arrays of numbers whose shape is known."""
     if tensor.dtype.kind not in ("float", "int", "uint", "bool") or not tensor.shape.is_fully_defined:
         return False
-    return math.prod(tensor.shape.as_tuple()) * tensor.dtype.size < LARGEST
+    return _bytes(tensor) < LARGEST
+
+
+def _bytes(tensor: Tensor) -> int:
+    return math.prod(tensor.shape.as_tuple()) * tensor.dtype.size
 
 
 def schedule(program: Program, library: Any) -> Schedule:
@@ -115,11 +121,14 @@ class _Maker:
     finished: dict[Operation, frozenset[int]] = field(default_factory=dict)  # operation -> items it waits for
     uses: dict[int, int] = field(default_factory=dict)  # value -> the last line that uses it
     writes: dict[Key, list[int]] = field(default_factory=dict)  # variable -> lines that may write it
+    sums: dict[int, tuple[Any, tuple[int, ...]]] = field(default_factory=dict)  # line -> its call, factors of products
+    absorbed: set[int] = field(default_factory=set)  # lines of products that a sum computes
 
     def __post_init__(self) -> None:
         program = self.schedule.program
+        self._find_sums()
         for position, line in enumerate(program.lines):
-            for number in line.inputs:
+            for number in (*line.inputs, *(self.sums[position][1] if position in self.sums else ())):
                 self.uses[number] = position
             if line.op.type in VIEWS and line.inputs:
                 self.uses[line.outputs[0]] = position
@@ -137,6 +146,32 @@ class _Maker:
         for line in reversed(program.lines):
             if line.op.type in VIEWS and self.uses.get(line.outputs[0]) == len(program.lines):
                 self.uses[line.inputs[0]] = len(program.lines)
+
+    def _find_sums(self) -> None:
+        """Sums of matrix products that nothing else uses, where the factors are smaller than the products.
+
+        Each product is added to the sum as it is made: gradients of a weight that many steps of a network share.
+        """
+        program = self.schedule.program
+        maker: dict[int, int] = {}
+        used = Counter(number for line in program.lines for number in line.inputs)
+        used.update(program.results)
+        for position, line in enumerate(program.lines):
+            if line.op.type == "MatMul":
+                maker[line.outputs[0]] = position
+            if line.op.type != "AddN" or len(line.inputs) < 2:
+                continue
+            if any(number not in maker or used[number] > 1 for number in line.inputs):
+                continue
+            products = [maker[number] for number in line.inputs]
+            factors = tuple(number for product in products for number in program.lines[product].inputs)
+            if not all(is_native(program.tensors[number]) for number in (*factors, *line.outputs)):
+                continue
+            bytes_of = [sum(_bytes(program.tensors[n]) for n in group) for group in (set(factors), line.inputs)]
+            call = self.library(line.op) if bytes_of[0] < bytes_of[1] else None
+            if call is not None:
+                self.sums[position] = call, factors
+                self.absorbed.update(products)
 
     def storage(self, number: int) -> VariableStorage | None:
         """The variable behind a handle that is known when the plan is made."""
@@ -159,13 +194,22 @@ class _Maker:
         if native and (self._view(line) or self._read(position, line)):
             self.finished[line.op] = self._waits(line)
             return
-        items = self._loops(line) if native else None
+        if position in self.absorbed:
+            self.finished[line.op] = self._waits(line)
+            return
+        inputs = line.inputs
+        if position in self.sums:
+            step, inputs = self.sums[position]
+            items = None
+        else:
+            items = self._loops(line) if native else None
+            alone = native and items is None and line.op.type != "AddN"  # a library adds only what it multiplies itself
+            step = (self._gather(line) or self.library(line.op)) if alone else None
         if items is None:
-            step = (self._gather(line) or self.library(line.op)) if native else None
             if step is not None:
                 self.schedule.library[len(self.schedule.items)] = step
-                self.schedule.memory[line.op] = tuple(map(self.memory, line.inputs))
-            items = [self._opaque(line)]
+                self.schedule.memory[line.op] = tuple(map(self.memory, inputs))
+            items = [self._opaque(line, inputs)]
         first = len(self.schedule.items)
         self.schedule.items += items
         self.schedule.lines += [position] * len(items)
@@ -179,7 +223,7 @@ class _Maker:
             tensor = self.schedule.program.tensors[key]
             if is_native(tensor):
                 self.schedule.specs[key] = tensor
-                self.schedule.sizes[key] = math.prod(tensor.shape.as_tuple()) * tensor.dtype.size
+                self.schedule.sizes[key] = _bytes(tensor)
         elif isinstance(key, tuple) and key[0] == "variable":
             storage = self.schedule.storages[key[1]]
             self.schedule.sizes[key] = math.prod(storage.shape.as_tuple()) * storage.dtype.size
@@ -315,10 +359,10 @@ class _Maker:
         storage = self.storage(number)
         return self.root(number) if storage is None else self.schedule.storage_key(storage)
 
-    def _opaque(self, line: Line) -> Item:
+    def _opaque(self, line: Line, inputs: Sequence[int]) -> Item:
         reads: list[Key] = []
         handles: list[Key] = []
-        for number in line.inputs:
+        for number in inputs:
             storage = self.storage(number)
             if storage is not None:
                 handles.append(self.schedule.storage_key(storage))

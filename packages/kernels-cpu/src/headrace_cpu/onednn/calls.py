@@ -10,7 +10,7 @@ from typing import Any
 from headrace import Operation
 from headrace.types import float32
 from headrace_cpu.onednn import capi
-from headrace_cpu.onednn.capi import Argument, Descriptor, OneDnn, Primitive, onednn
+from headrace_cpu.onednn.capi import Descriptor, OneDnn, Primitive, onednn
 
 __all__ = ["LibraryCall", "library_call"]
 
@@ -61,7 +61,10 @@ def _matrix(library: OneDnn, shape: Sequence[int], transposed: bool, rank: int) 
     return library.strided([1] * lead + sizes, float32, [math.prod(shape)] * lead + strides)
 
 
-def _matmul(library: OneDnn, op: Operation, transpose_a: bool, transpose_b: bool) -> LibraryCall | None:
+def _product(
+    library: OneDnn, op: Operation, transpose_a: bool, transpose_b: bool, first: int, target: int, *, adding: bool
+) -> Primitive | None:
+    """A matrix product whose inputs are the pointers from `first` on; it replaces the target or is added to it."""
     a, b = (tensor.shape.as_tuple() for tensor in op.inputs)
     out = op.outputs[0].shape.as_tuple()
     if any(tensor.dtype is not float32 for tensor in (*op.inputs, *op.outputs)) or len(out) > 6:
@@ -71,11 +74,32 @@ def _matmul(library: OneDnn, op: Operation, transpose_a: bool, transpose_b: bool
         _matrix(library, b, transpose_b, len(out)),
         _matrix(library, out, False, len(out)),
     ]
-    description = library.describe("matmul", layouts[0], layouts[1], None, layouts[2], None)
+    attributes = library.adding() if adding else None
+    description = library.describe("matmul", layouts[0], layouts[1], None, layouts[2], attributes)
     if description is None:
         return None
-    arguments: tuple[Argument, ...] = tuple(zip((capi.SRC, capi.WEIGHTS, capi.DST), range(3), layouts, strict=True))
-    return LibraryCall((Primitive(library.primitive(description), arguments),))
+    arguments = ((capi.SRC, first, layouts[0]), (capi.WEIGHTS, first + 1, layouts[1]), (capi.DST, target, layouts[2]))
+    return Primitive(library.primitive(description), arguments)
+
+
+def _matmul(library: OneDnn, op: Operation, transpose_a: bool, transpose_b: bool) -> LibraryCall | None:
+    made = _product(library, op, transpose_a, transpose_b, 0, 2, adding=False)
+    return None if made is None else LibraryCall((made,))
+
+
+def _sum_of_products(library: OneDnn, op: Operation) -> LibraryCall | None:
+    """AddN of matrix products, each added to the sum as it is made; the pointers are those of the factors."""
+    products = [tensor.op for tensor in op.inputs]
+    if any(product.type != "MatMul" for product in products):
+        return None
+    primitives = []
+    for number, product in enumerate(products):
+        transposed = product.attrs["transpose_a"], product.attrs["transpose_b"]
+        made = _product(library, product, *transposed, 2 * number, 2 * len(products), adding=number > 0)
+        if made is None:
+            return None
+        primitives.append(made)
+    return LibraryCall(tuple(primitives))
 
 
 def _plain_matmul(library: OneDnn, op: Operation) -> LibraryCall | None:
@@ -246,6 +270,7 @@ def _conv_backprop_input(library: OneDnn, op: Operation) -> LibraryCall | None:
 
 _Maker = Callable[[OneDnn, Operation], LibraryCall | None]
 _MAKERS: dict[str, _Maker] = {
+    "AddN": _sum_of_products,
     "MatMul": _plain_matmul,
     "BatchMatMul": _batch_matmul,
     "BatchMatMulV2": _batch_matmul,

@@ -73,6 +73,7 @@ class OneDnn:
         self._lock = threading.Lock()
         self._plain: dict[tuple[Any, ...], Descriptor] = {}
         self._primitives: dict[Any, int] = {}
+        self._adding: Pointer | None = None
 
     def use_threads(self, threads: int) -> None:
         """Set how many threads primitives are made for, and run with, when this thread makes or runs them."""
@@ -130,6 +131,18 @@ class OneDnn:
             ctypes.byref(made), self.engine, *converted
         )
         return None if status else int(made.value or 0)
+
+    def adding(self) -> Pointer:
+        """Attributes of a primitive that adds to its destination what it computes."""
+        with self._lock:
+            if self._adding is None:
+                attributes, operations = Pointer(), Pointer()
+                self._check("dnnl_primitive_attr_create", ctypes.byref(attributes))
+                self._check("dnnl_post_ops_create", ctypes.byref(operations))
+                self._check("dnnl_post_ops_append_sum", operations, ctypes.c_float(1.0), 0, 0)
+                self._check("dnnl_primitive_attr_set_post_ops", attributes, operations)
+                self._adding = attributes
+            return self._adding
 
     def queried(self, description: int, what: int) -> Descriptor:
         """The layout that a primitive chose."""
