@@ -1,5 +1,11 @@
 """The native CPU backend of Headrace."""
 
-from headrace_cpu.backend import CpuBackend
+import os
+
+# Before libgomp is loaded, which reads it then: a thread that has no work sleeps instead of spinning. A spinning one takes
+# the processor from BLAS's threads and from other programs; sleeping costs some 5 us each time the pool is called.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+from headrace_cpu.backend import CpuBackend  # noqa: E402
 
 __all__ = ["CpuBackend"]
