@@ -44,8 +44,10 @@ PUBLIC = (
     "headrace.passes",
     "headrace.placement",
     "headrace.plan",
-    *(f"headrace.loops.{name}" for name in ("fusion", "interpreter", "ir", "lowering")),
-    *(f"headrace.loops.{name}" for name in ("printer", "recompute", "registry", "value", "verifier")),
+    *(
+        f"headrace.loops.{part}"
+        for part in ("fusion", "interpreter", "ir", "lowering", "printer", "recompute", "registry", "value", "verifier")
+    ),
 )
 SIBLINGS = {
     "headrace_checkpoint": (),
