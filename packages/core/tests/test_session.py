@@ -10,6 +10,7 @@ import sys
 import threading
 import tracemalloc
 import types
+import weakref
 
 import numpy as np
 import pytest
@@ -529,6 +530,31 @@ def test_ctrl_c_in_a_step_leaves_variables_whole_and_the_session_usable() -> Non
     assert session.run(w).tolist() == [2.0, 3.0]
     assert step([1.0, 1.0])[0].tolist() == [1.0, 1.0]
     assert session.run(w).tolist() == [4.0, 5.0]
+
+
+def test_an_error_that_is_kept_keeps_no_value_of_its_step() -> None:
+    made: list[weakref.ref[np.ndarray]] = []
+
+    @hr.register_op("TestRemembered", inputs=dict(x="T"), outputs=dict(y="T"), stateful=True)
+    def shape(op):
+        """x; the test knows the array."""
+        return [op.inputs[0].shape]
+
+    @hr.register_kernel("TestRemembered")
+    def remembered(op, x):
+        y = x + 1
+        made.append(weakref.ref(y))
+        return y
+
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [3])
+        y = hr.apply_op("TestRemembered", x)
+        with hr.control_dependencies([hr.check_numerics(x * 0.0, "bad"), y]):
+            z = hr.identity(y)
+    with pytest.raises(hr.errors.InvalidArgumentError, match="bad") as caught:
+        hr.Session(graph).run(z, feeds={x: [1.0, np.inf, 2.0]})
+    assert caught.value.__traceback__ is not None
+    assert [each() for each in made] in ([], [None])
 
 
 def test_a_step_that_fails_gives_its_arena_back() -> None:

@@ -263,7 +263,7 @@ def test_a_graph_that_could_not_be_imported_brings_no_functions() -> None:
     proto = _one_function(b="double:z:0")
     proto.node.add(name="x", op="Neg", input=["missing"])
     graph = hr.Graph()
-    with pytest.raises(hr.errors.GraphError):
+    with pytest.raises(hr.errors.GraphError, match="missing"):
         hr.import_graph_def(proto, graph=graph)
     assert "f" not in graph.functions
 

@@ -89,7 +89,7 @@ def test_wrong_requests_are_named():
         with pytest.raises(ShapeError, match="rank of the rows"):
             hr.nn.embedding_lookup(hr.placeholder(hr.float32, None), IDS, max_norm=1.0)
         beyond = hr.nn.embedding_lookup([TABLE[:2], TABLE[:2]], [4])
-    with pytest.raises(OutOfRangeError):
+    with pytest.raises(OutOfRangeError, match="GatherV2"):
         hr.Session(graph).run(beyond)
 
 

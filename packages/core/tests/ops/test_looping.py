@@ -114,7 +114,7 @@ def test_cancelling_ends_a_loop_and_leaves_variables_whole() -> None:
     while not session.run(value)[0] > 3:
         pass
     pending.cancel()
-    with pytest.raises(hr.errors.CancelledError):
+    with pytest.raises(hr.errors.CancelledError, match="was cancelled"):
         pending.result(timeout=10)
     last = session.run(value)
     assert np.all(last == last[0])

@@ -37,7 +37,7 @@ def test_a_section_is_free_again_after_an_error():
         section = hr.CriticalSection(name="section")
         y = section.execute(lambda: hr.check_numerics(x * 2, "bad"))
     session = hr.Session(graph)
-    with pytest.raises(InvalidArgumentError):
+    with pytest.raises(InvalidArgumentError, match="bad"):
         session.run(y, feeds={x: np.nan})
     assert session.run(y, feeds={x: 2.0}, timeout=10) == 4.0
 
@@ -46,7 +46,7 @@ def test_waiting_ends_with_the_time_of_the_step():
     with hr.Graph().as_default() as graph:
         section = hr.CriticalSection()
         inner = section.execute(lambda: section.execute(lambda: hr.identity(1.0)))
-    with hr.Session(graph) as session, pytest.raises(DeadlineExceededError):
+    with hr.Session(graph) as session, pytest.raises(DeadlineExceededError, match="did not end in time"):
         session.run(inner, timeout=0.1)
 
 

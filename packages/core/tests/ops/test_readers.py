@@ -130,7 +130,7 @@ def test_several_records_at_once_are_those_of_one_file(tmp_path):
         return values.tolist()
 
     assert [take(2), take(9), take(9)] == [[b"1", b"2"], [b"3"], [b"4"]]
-    with pytest.raises(EndOfDataError):
+    with pytest.raises(EndOfDataError, match="closed"):
         take(1)
     with pytest.raises(InvalidArgumentError, match="num_records is too small"):
         take(0)
@@ -172,7 +172,7 @@ def test_waiting_for_a_name_ends_with_the_time_of_the_step():
     with hr.Graph().as_default() as graph:
         names = hr.FIFOQueue(1, hr.string, shapes=[[]])
         record = hr.files.text_line_reader().read(names)
-    with hr.Session(graph) as session, pytest.raises(DeadlineExceededError):
+    with hr.Session(graph) as session, pytest.raises(DeadlineExceededError, match="did not end in time"):
         session.run(record, timeout=0.05)
 
 

@@ -191,7 +191,7 @@ def test_a_step_over_devices_can_be_cancelled_while_one_of_them_waits() -> None:
     with hr.Session(graph, config=FOUR) as session:
         step = session.run_async(after)
         step.cancel()
-        with pytest.raises(hr.errors.CancelledError):
+        with pytest.raises(hr.errors.CancelledError, match="was cancelled"):
             step.result(timeout=20.0)
 
 
@@ -206,7 +206,7 @@ def test_a_step_over_devices_that_waits_ends_with_its_session() -> None:
     session = hr.Session(graph, config=FOUR)
     step = session.run_async(after)
     session.close()
-    with pytest.raises(hr.errors.CancelledError):
+    with pytest.raises(hr.errors.CancelledError, match="was cancelled"):
         step.result(timeout=20.0)
 
 

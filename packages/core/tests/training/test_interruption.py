@@ -13,24 +13,27 @@ from headrace.training.interruption import Interruption
 
 def test_a_signal_is_noted_and_has_its_effect_afterwards() -> None:
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    for number, effect in ((signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)):
+    for number, effect, text in ((signal.SIGINT, KeyboardInterrupt, "a test"), (signal.SIGTERM, SystemExit, "143")):
         with Interruption() as interruption:
             assert not interruption.requested
             os.kill(os.getpid(), number)
             assert interruption.received is number
         assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == handlers
-        with pytest.raises(effect):
+        with pytest.raises(effect, match=text):
             interruption.pass_on("a test")
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "effect"),
-    [(signal.SIGINT, signal.SIGTERM, SystemExit), (signal.SIGTERM, signal.SIGINT, KeyboardInterrupt)],
+    ("first", "second", "effect", "text"),
+    [
+        (signal.SIGINT, signal.SIGTERM, SystemExit, "143"),
+        (signal.SIGTERM, signal.SIGINT, KeyboardInterrupt, "interrupted twice"),
+    ],
 )
-def test_a_second_signal_does_not_wait(first: int, second: int, effect: type[BaseException]) -> None:
+def test_a_second_signal_does_not_wait(first: int, second: int, effect: type[BaseException], text: str) -> None:
     with Interruption():
         os.kill(os.getpid(), first)
-        with pytest.raises(effect):
+        with pytest.raises(effect, match=text):
             os.kill(os.getpid(), second)
 
 

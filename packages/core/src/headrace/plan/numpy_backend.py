@@ -131,8 +131,9 @@ class NumpyPlan:
         return function
 
     def _explained(self, error: Exception) -> Exception:
-        """Add to an error which operation it came from."""
+        """Add to an error which operation it came from, and take from it the values of the step."""
         line = _failing_line(error.__traceback__, self._filename)
+        _forget_values(error.__traceback__, self._filename)
         index = line - FIRST_LINE
         if not 0 <= index < len(self._program.lines):
             return error
@@ -224,6 +225,14 @@ def _faulty(op: Operation, what: str, expected: str, got: str) -> InvalidArgumen
 def _owned_copy(value: Any) -> Any:
     """A result whose memory is not its own is copied, so that the caller may do with it what he likes."""
     return np.array(value)
+
+
+def _forget_values(traceback: TracebackType | None, filename: str) -> None:
+    """Let go of the values of a step that failed: whoever keeps the error must not keep its memory and its locks."""
+    while traceback is not None:
+        if traceback.tb_frame.f_code.co_filename == filename:
+            traceback.tb_frame.clear()
+        traceback = traceback.tb_next
 
 
 def _failing_line(traceback: TracebackType | None, filename: str) -> int:
