@@ -50,7 +50,7 @@ def test_verify_looks_at_every_step_and_fails_for_a_damaged_one() -> None:
     assert [row["whole"] for row in json.loads(result.output)] == [False, True]
     assert "checksum does not match" in json.loads(result.output)[0]["detail"]
     result = _run("verify", "absent")
-    assert (result.exit_code, "DAMAGED absent: there are no tensors here" in result.output) == (1, True)
+    assert (result.exit_code, "MISSING absent: there are no tensors here" in result.output) == (1, True)
 
 
 def test_diff_says_what_differs() -> None:

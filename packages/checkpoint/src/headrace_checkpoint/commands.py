@@ -43,13 +43,13 @@ def checkpoint() -> None:
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @click.option("--json", "as_json", is_flag=True, help="Print a list of JSON objects.")
 def verify(paths: tuple[str, ...], as_json: bool) -> None:
-    """Read every byte and check it against its checksum, in each step of a directory. Exit code 1 if any is damaged."""
+    """Read every byte and check it against its checksum, in each step of a directory. Exit code 1 if any is not whole."""
     rows = [_verified(path) for given in paths for path in _each_step(given)]
     if as_json:
         click.echo(json.dumps(rows, indent=2))
     else:
         for row in rows:
-            click.echo(f"{'whole' if row['whole'] else 'DAMAGED':<8}{row['path']}: {row['detail']}")
+            click.echo(f"{row['state']:<8}{row['path']}: {row['detail']}")
     if not all(row["whole"] for row in rows):
         sys.exit(1)
 
@@ -66,8 +66,9 @@ def _verified(path: str) -> dict[str, object]:
         for name in _shown(source.tensors, f"verifying {path}"):
             size += source.read(name).nbytes
     except HeadraceError as error:
-        return {"path": path, "whole": False, "detail": str(error)}
-    return {"path": path, "whole": True, "detail": f"{len(source.tensors)} tensors, {size:,} bytes"}
+        state = "MISSING" if isinstance(error, NotFoundError) else "DAMAGED"
+        return {"path": path, "whole": False, "state": state, "detail": str(error)}
+    return {"path": path, "whole": True, "state": "whole", "detail": f"{len(source.tensors)} tensors, {size:,} bytes"}
 
 
 @checkpoint.command()
