@@ -43,7 +43,7 @@ def checkpoint() -> None:
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @click.option("--json", "as_json", is_flag=True, help="Print a list of JSON objects.")
 def verify(paths: tuple[str, ...], as_json: bool) -> None:
-    """Read every byte and check it against its checksum, in each step of a directory. Exit code 1 if any is not whole."""
+    """Check every byte against its checksum, in each step of a directory. Exit code 1 if any is not whole."""
     rows = [_verified(path) for given in paths for path in _each_step(given)]
     if as_json:
         click.echo(json.dumps(rows, indent=2))
