@@ -47,6 +47,7 @@ def test_waits_for_a_process():
 
 def watched(folder: Path, text: str, *, grace: float = 10.0) -> subprocess.CompletedProcess[str]:
     """Run one file of tests under a watch of half a second."""
+    (folder / "pytest.ini").write_text("[pytest]\n")  # not the settings of the checkout, in which the folder may lie
     (folder / "test_it.py").write_text(text)
     tools = Path(stall_watch.__file__).parent
     program = (

@@ -201,20 +201,20 @@ def test_a_trace_names_the_backend_and_its_operations() -> None:
 
 
 def test_a_rule_of_the_user_is_fused() -> None:
-    @hr.register_op("TestScaledTanh", inputs=dict(x="T"), outputs=dict(y="T"), attrs=dict(T=hr.attr.floating))
+    @hr.register_op("TestFusedTanh", inputs=dict(x="T"), outputs=dict(y="T"), attrs=dict(T=hr.attr.floating))
     def _shape(op: hr.InferenceContext) -> list[Any]:
         """tanh(x) / 2."""
         return [op.inputs[0].shape]
 
-    @hr.register_loops("TestScaledTanh")
+    @hr.register_loops("TestFusedTanh")
     def _loops(op: hr.loops.LoopContext, x: hr.loops.Value) -> hr.loops.Value:
         return hr.loops.tanh(x) * 0.5
 
-    @hr.register_kernel("TestScaledTanh")
+    @hr.register_kernel("TestFusedTanh")
     def _kernel(op: Any, x: Any) -> Any:
         raise AssertionError("the loops run")
 
-    step = callable_of(lambda x: hr.apply_op("TestScaledTanh", x), (hr.float32, [3]))
+    step = callable_of(lambda x: hr.apply_op("TestFusedTanh", x), (hr.float32, [3]))
     x = np.array([-1.0, 0.0, 2.0], np.float32)
     np.testing.assert_allclose(step(x), np.tanh(x) / 2, rtol=1e-6)
 

@@ -180,16 +180,18 @@ def _from_contents(given: ModelInferRequest.InferInputTensor, dtype: hr.DType, s
         strings = np.empty(count, object)
         strings[:] = list(values)
         return strings.reshape(shape)
-    try:
-        return np.array(values, dtype.array_type).reshape(shape)
-    except OverflowError as error:
+    array = np.array(values)  # in the message's own type: some versions of protobuf would wrap a narrower one around
+    if count and np.issubdtype(dtype.array_type, np.integer):
         limits = np.iinfo(dtype.name)
-        raise BadRequestError(
-            f"an element of input '{given.name}' is beyond its datatype",
-            expected=f"{limits.min} to {limits.max}",
-            got=next(str(value) for value in values if not limits.min <= value <= limits.max),
-            hint="send a value that the datatype holds",
-        ) from error
+        beyond = array[(array < limits.min) | (array > limits.max)]
+        if beyond.size:
+            raise BadRequestError(
+                f"an element of input '{given.name}' is beyond its datatype",
+                expected=f"{limits.min} to {limits.max}",
+                got=str(beyond[0]),
+                hint="send a value that the datatype holds",
+            )
+    return array.astype(dtype.array_type).reshape(shape)
 
 
 def format_infer_message(
