@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.kernels.context import NO_RESOURCES
+from headrace.kernels.context import NO_FUNCTIONS, NO_RESOURCES
 
 
 def test_no_variable_is_given_while_folding() -> None:
@@ -37,3 +37,10 @@ def test_a_kernel_with_undeclared_state_is_not_folded_but_runs_in_the_step() -> 
         y = hr.apply_op("TestUndeclaredState", hr.constant(1.0))
     session = hr.Session(graph)
     assert [float(session.run(y)) for _ in range(2)] == [2.0, 3.0]
+
+
+def test_no_function_is_called_where_there_are_none() -> None:
+    with pytest.raises(
+        hr.errors.InternalError, match=r"function 'f' was called where there are none(.|\n)*Backend\.compile"
+    ):
+        NO_FUNCTIONS.compiled("f", [])

@@ -278,3 +278,12 @@ def test_a_shape_that_shows_only_in_the_step_is_refused_there(op, values, messag
         apply_op(op, *inputs, name="late")
     with pytest.raises(hr.errors.ShapeError, match=rf"{message}(.|\n)*'late' created at test_nn.py"):
         hr.Session(graph).run("late:0", feeds=feeds)
+
+
+def test_a_mask_that_does_not_fit_the_scores_is_refused() -> None:
+    with hr.Graph().as_default():
+        query, key = hr.zeros([2, 3, 4]), hr.zeros([2, 5, 4])
+        with pytest.raises(
+            hr.errors.ShapeError, match=r"the mask does not fit the scores(.|\n)*\[2, 3, 5\](.|\n)*\[7, 2, 3, 5\]"
+        ):
+            apply_op("Attention", query, key, key, hr.ones([7, 2, 3, 5]) > 0.0)

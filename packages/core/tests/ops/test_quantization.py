@@ -122,3 +122,11 @@ def test_a_quantized_layer_agrees_with_the_floating_one() -> None:
         narrow = hr.apply_op("Requantize", *product, *hr.apply_op("RequantizationRange", *product), out_type="quint8")
         y = hr.quantization.dequantize(*hr.apply_op("QuantizedRelu", *narrow), mode="MIN_FIRST")
     np.testing.assert_allclose(hr.Session(graph).run(y), np.maximum(x @ w, 0), atol=0.08)
+
+
+def test_ranges_per_channel_need_channels() -> None:
+    with (
+        hr.Graph().as_default(),
+        pytest.raises(hr.errors.ShapeError, match=r"there is no axis of channels(.|\n)*rank >= 1"),
+    ):
+        hr.apply_op("FakeQuantWithMinMaxVarsPerChannel", hr.zeros([]), hr.zeros([1]), hr.ones([1]))

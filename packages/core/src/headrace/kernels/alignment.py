@@ -165,13 +165,6 @@ def _edit_distance(
     truth_values: Array,
     truth_shape: Array,
 ) -> Array:
-    if len(hypothesis_shape) != len(truth_shape) or len(truth_shape) < 2:
-        raise InvalidArgumentError(
-            "the two tensors differ in rank",
-            expected="two tensors of one rank, at least 2",
-            got=f"{len(hypothesis_shape)} and {len(truth_shape)}",
-            hint="hr.sparse.reshape adds an axis in front of the sequence",
-        )
     shape = np.maximum(hypothesis_shape, truth_shape)[:-1]
     guesses = _rows(hypothesis_indices, hypothesis_values, hypothesis_shape)
     truths = _rows(truth_indices, truth_values, truth_shape)

@@ -65,13 +65,6 @@ def _serialize_sparse(op: OpContext, indices: Array, values: Array, shape: Array
 @register_kernel("SerializeManySparse")
 def _serialize_many_sparse(op: OpContext, indices: Array, values: Array, shape: Array) -> Array:
     _check_parts(indices, values, shape)
-    if len(shape) < 2:
-        raise InvalidArgumentError(
-            "there are no rows to cut",
-            expected="a sparse tensor of at least two axes",
-            got=f"rank {len(shape)}",
-            hint="SerializeSparse takes it as a whole",
-        )
     result = np.empty((int(shape[0]), 3), object)
     if indices.size and (np.any(np.diff(indices[:, 0]) < 0) or not 0 <= int(indices[-1, 0]) < int(shape[0])):
         raise InvalidArgumentError(
@@ -95,13 +88,6 @@ def _check_parts(indices: Array, values: Array, shape: Array) -> None:
 def _deserialize_sparse(op: OpContext, serialized: Array) -> tuple[Array, Array, Array]:
     """Every tensor's indices with its own place in front; the sizes are the largest of each axis."""
     lead = serialized.shape[:-1]
-    if serialized.ndim < 1 or serialized.shape[-1] != 3:
-        raise InvalidArgumentError(
-            "these are no serialised sparse tensors",
-            expected="a last axis of 3",
-            got=str(list(serialized.shape)),
-            hint="the three strings are indices, values and shape",
-        )
     parts: list[tuple[Array, Array]] = []
     sizes: list[Array] = []
     for place in np.ndindex(lead):
