@@ -47,10 +47,7 @@ async def app(scope, receive, send):
     await send({"type": "http.response.body", "body": body})
 """
 COPY = """
-import os
-os.environ["OPENBLAS_NUM_THREADS"] = "1"
 import numpy as np
-w = np.ones([224, 10], np.float32)
 async def app(scope, receive, send):
     pieces, more = [], True
     while more:
@@ -59,7 +56,7 @@ async def app(scope, receive, send):
         more = message.get("more_body", False)
     body = b"".join(pieces)
     x = np.frombuffer(body[-896000:], np.float32).reshape(1000, 224)
-    answer = np.maximum(x @ w, 0).tobytes()
+    answer = x[:, :10].tobytes()
     headers = [(b"content-length", str(len(answer)).encode())]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": answer})
