@@ -8,18 +8,18 @@ import re
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from measure import hard_cases, raise_sites
 from measure.environments import ROOT, SCRATCH, clone, fresh_environment, kept_environment, run, tail
 from measure.report import Row
+from measure.suites import CLOSING, run_tests
 
 CORE = ROOT / "packages" / "core"
 PEER = "tensorflow-cpu>=2.18"
 FOREIGN = ("cupy", "fastapi", "grpc", "llvmlite", "tensorboard")
 MEGABYTE = 1_000_000
-CLOSING = re.compile(r"=+ (.*(?:passed|failed|error).*) in [0-9.]+s.*=+")
 
 
 def rows(quick: bool) -> Iterator[Row]:
@@ -132,29 +132,9 @@ def growth(quick: bool) -> Row:
     )
 
 
-def test_row(
-    what: str,
-    asked: str,
-    *arguments: str,
-    env: Mapping[str, str] | None = None,  # noqa: PT028  # it makes a row; pytest never calls it
-) -> Row:
-    """Run some tests and report their closing line.
-
-    Args:
-      what: what the row is about.
-      asked: the bound, in words.
-      *arguments: which tests, as pytest takes them.
-      env: variables to add to the environment.
-    """
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
-    done = run(command, env={**os.environ, **(env or {})})
-    closing = CLOSING.findall(done.stdout) or [tail(done.stdout, 1)]
-    return Row(what, asked, closing[-1], done.returncode == 0, "" if done.returncode == 0 else tail(done.stdout))
-
-
 def gradients() -> Row:
     """Check every differentiable operation's gradient numerically, first and second order."""
-    return test_row(
+    return run_tests(
         "gradients",
         "numerical check for every differentiable op, first and second order",
         str(CORE / "tests" / "grad"),
@@ -208,7 +188,7 @@ def hard() -> Row:
     named = set(re.findall(r"(?<![A-Za-z0-9])([GORT]\d\d)(?![0-9])", listing))
     missing = [case for case in known if case not in named]
     asked = "a test names each case whose operation exists, and passes"
-    row = test_row("hard cases", asked, "-k", " or ".join(known), str(CORE / "tests"))
+    row = run_tests("hard cases", asked, "-k", " or ".join(known), str(CORE / "tests"), may_skip=True)
     measured = f"{len(known) - len(missing)} of {len(known)} cases named; {row.measured}"
     detail = row.detail + (f"\nno test names {', '.join(missing)}" if missing else "")
     return Row(row.what, asked, measured, row.holds and not missing, detail.strip())

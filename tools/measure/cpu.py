@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import statistics
 import subprocess
 import sys
@@ -16,12 +15,12 @@ import numpy as np
 import headrace as hr
 from bench.comparison import Result, compare
 from bench.works import WORKS
-from measure.environments import ROOT, kept_environment, run, tail
+from measure.environments import ROOT, kept_environment, run
 from measure.report import Row
+from measure.suites import run_tests
 
 TESTS = ROOT / "packages" / "kernels-cpu" / "tests"
 PEERS = {"torch": ("torch", "numpy"), "jax": ("jax", "numpy"), "tensorflow": ("tensorflow-cpu", "numpy")}
-CLOSING = re.compile(r"(\d+ (?:passed|failed|error).*) in [0-9.]+s")
 
 
 def rows(quick: bool) -> Iterator[Row]:
@@ -34,9 +33,15 @@ def rows(quick: bool) -> Iterator[Row]:
     yield chained()
     yield from bandwidth(quick)
     yield from compiled()
-    yield tests("conformance", "every operation case of core within the tolerance table", "test_conformance.py")
-    yield tests("machine code", "equal to the interpreter of the loop IR on generated regions", "test_printer.py")
-    yield tests("hard cases", "group 8 interpreted, compiled and fused, at lengths 1 to 33", "test_hard_cases.py")
+    yield run_tests(
+        "conformance", "every operation case of core within the tolerance table", str(TESTS / "test_conformance.py")
+    )
+    yield run_tests(
+        "machine code", "equal to the interpreter of the loop IR on generated regions", str(TESTS / "test_printer.py")
+    )
+    yield run_tests(
+        "hard cases", "group 8 interpreted, compiled and fused, at lengths 1 to 33", str(TESTS / "test_hard_cases.py")
+    )
     yield without()
     yield from training(quick)
 
@@ -159,14 +164,6 @@ def _first_step(name: str, env: dict[str, str]) -> float:
         text=True,
     )
     return float(done.stdout.split()[-1])
-
-
-def tests(what: str, asked: str, file: str) -> Row:
-    """Run one file of the package's tests and report its closing line."""
-    done = run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", str(TESTS / file)])
-    closing = CLOSING.findall(done.stdout) or [tail(done.stdout, 1)]
-    holds = done.returncode == 0 and "skipped" not in closing[-1]
-    return Row(what, asked, closing[-1], holds, "" if holds else tail(done.stdout))
 
 
 def without() -> Row:

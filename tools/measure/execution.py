@@ -10,9 +10,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from measure.core import CLOSING, CORE, PEER, test_row
+from measure.core import CORE, PEER
 from measure.environments import ROOT, SCRATCH, kept_environment, run, tail
 from measure.report import Row
+from measure.suites import CLOSING, run_tests
 
 TESTS = CORE / "tests"
 CHECKPOINT = ROOT / "packages" / "checkpoint"
@@ -90,7 +91,7 @@ def unnamed(ids: Sequence[str], names: Sequence[str]) -> list[str]:
 def named_row(what: str, ids: Sequence[str], names: Sequence[str], *arguments: str) -> Row:
     """Run tests and report their closing line together with the ids that no test names."""
     missing = unnamed(ids, names)
-    row = test_row(what, "a test names each id, and passes", *arguments)
+    row = run_tests(what, "a test names each id, and passes", *arguments, may_skip=True)
     measured = f"{len(ids) - len(missing)} of {len(ids)} ids named; {row.measured}"
     detail = f"{row.detail}\nno test names {', '.join(missing)}" if missing else row.detail
     return Row(what, row.asked, measured, row.holds and not missing, detail.strip())
@@ -113,7 +114,7 @@ def hard(names: Sequence[str]) -> Row:
 
 def placement(quick: bool) -> Row:
     """Scatter the operations, control flow and gradients over three devices."""
-    return test_row(
+    return run_tests(
         "placement",
         "op, control-flow and gradient suites over 3 devices: equal bits; the parts are the graph; one Send per edge",
         *("-k", f"(A55 or A62 or A66){' and not all_cases' if quick else ''}"),
@@ -124,7 +125,7 @@ def placement(quick: bool) -> Row:
 
 def loops() -> Row:
     """Run loops of few and many iterations, nested ones, dead tensors, and second derivatives."""
-    return test_row(
+    return run_tests(
         "loops",
         "0, 1 and 10^5 iterations; 3 deep; dead tensors through nested conds; second derivatives of while and scan",
         *("-k", "A60 or A61 or A63 or A64 or A65 or A67 or A68 or A74 or A75 or A76 or D16"),
@@ -135,7 +136,7 @@ def loops() -> Row:
 
 def imported() -> Row:
     """Run graphs that TensorFlow 1 wrote."""
-    return test_row(
+    return run_tests(
         "graphs of TensorFlow 1",
         "loops, conds, stacks, arrays, queues, accumulators from tf.compat.v1 import and run",
         *("-k", "tensorflow_1 or stack"),
@@ -147,7 +148,7 @@ def imported() -> Row:
 def queues(quick: bool) -> Row:
     """Let a fast producer meet a slow consumer, and race steps against close and cancel."""
     elements = "10,000" if quick else "100,000"
-    return test_row(
+    return run_tests(
         "queues",
         f"memory flat over {elements} elements; a thousand races of open, close and cancel leave no thread blocked",
         str(TESTS / "coordination"),
@@ -157,7 +158,7 @@ def queues(quick: bool) -> Row:
 
 def watch(quick: bool) -> Row:
     """See that every package's tests run under the watch, that it finds what hangs, and that nothing does."""
-    found = test_row(
+    found = run_tests(
         "no hang",
         "every suite runs under a watch that lists blocked operations and fails after 60 s without progress",
         str(ROOT / "tests" / "test_stall_watch.py"),

@@ -8,9 +8,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from measure.core import MEGABYTE, test_row
+from measure.core import MEGABYTE
 from measure.environments import ROOT, SCRATCH, kept_environment, run, tail
 from measure.report import Row
+from measure.suites import run_tests
 
 SERVING = ROOT / "packages" / "serving"
 TESTS = SERVING / "tests"
@@ -37,30 +38,32 @@ def rows(quick: bool) -> Iterator[Row]:
       quick: shorter loads and races, and fewer cycles.
     """
     SCRATCH.mkdir(parents=True, exist_ok=True)
-    yield test_row(
+    yield run_tests(
         "golden table",
         "every rule of both protocols is a case",
         *(str(TESTS / f"test_{name}.py") for name in GOLDEN),
     )
     yield hard()
     yield from clients()
-    yield test_row(
+    yield run_tests(
         "API fuzz: equal ways",
         "V1 by row == by column == V2 JSON == V2 binary == the model, and batched rows are the caller's own",
         str(TESTS / "test_server.py"),
         str(TESTS / "test_batcher.py"),
         str(TESTS / "test_client.py"),
     )
-    yield test_row(
+    yield run_tests(
         "hostile bodies", "the right code, soon; the server answers the next one", str(TESTS / "test_hostile.py")
     )
-    yield test_row(
+    yield run_tests(
         "gRPC",
         "every rule and limit is a case",
         *(str(TESTS / f"test_{n}.py") for n in ("grpc_service", "infer_message")),
     )
-    yield test_row("workers", "answers, sums, replacement and end of several processes", str(TESTS / "test_workers.py"))
-    yield test_row("drain", "each request that was taken gets its answer", str(TESTS / "test_listen.py"))
+    yield run_tests(
+        "workers", "answers, sums, replacement and end of several processes", str(TESTS / "test_workers.py")
+    )
+    yield run_tests("drain", "each request that was taken gets its answer", str(TESTS / "test_listen.py"))
     yield from reloads(quick)
     yield from load(quick)
 
@@ -69,7 +72,7 @@ def hard() -> Row:
     """Run the tests that name a hard case, and find the cases that no test names."""
     listing = run([sys.executable, "-m", "pytest", "--collect-only", "-q", str(TESTS)]).stdout
     unnamed = sorted(set(HARD_CASES) - set(re.findall(r"(?<![A-Za-z0-9])(S\d\d)(?![0-9])", listing)))
-    row = test_row(
+    row = run_tests(
         "hard cases", "a test names each of " + ", ".join(HARD_CASES), "-k", " or ".join(HARD_CASES), str(TESTS)
     )
     missing = f"; no test names {', '.join(unnamed)}" if unnamed else ""
