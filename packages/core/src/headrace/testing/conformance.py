@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 
-COMPUTED_BY_NUMPY = ("with constant inputs", "without passes", "with shapes that show only in the step")
+COMPUTED_BY_NUMPY = ("with constant inputs", "with shapes that show only in the step")
 """The ways of `check_case` in which another backend may leave the work to the NumPy kernels."""
 
 
