@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -109,7 +110,11 @@ def test_workers_that_cannot_start(tmp_path: Path) -> None:
     assert re.search("no exported model to serve", done.stderr)
 
 
-def test_siblings_answer_each_other(tmp_path: Path) -> None:
+@pytest.mark.parametrize("depth", [0, 2])
+def test_siblings_answer_each_other(tmp_path: Path, depth: int) -> None:
+    """In a folder whose path is longer than a socket's address may be, too (107 bytes on Linux)."""
+    tmp_path = tmp_path.joinpath(*["deep" * 25] * depth)
+    tmp_path.mkdir(parents=True, exist_ok=True)
     first, second = Siblings(tmp_path), None
     first._path.rename(tmp_path / "1.socket")  # both are in this process
 
@@ -123,6 +128,11 @@ def test_siblings_answer_each_other(tmp_path: Path) -> None:
     assert second.ask("metrics", "m") == [["metrics", "m"]]
     assert second.ask("fail") == [None]
     (tmp_path / "gone.socket").touch()
+    with socket.socket(
+        socket.AF_UNIX
+    ) as stranger:  # who says nothing that can be read is not answered, and harms nobody
+        stranger.connect(second._address("1.socket"))
+        stranger.sendall(b"?")
     assert second.ask("metrics") == [["metrics", ""]]
     second.close()
     first.close()

@@ -31,10 +31,16 @@ class Siblings:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._opened = os.open(folder, os.O_RDONLY)
         self._path = folder / f"{os.getpid()}{_SUFFIX}"
         self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(str(self._path))
+        self._listener.bind(self._address(self._path.name))
         self._listener.listen()
+
+    def _address(self, name: str) -> str:
+        """Return how a socket of the folder is reached: an address holds some 100 bytes, and the folder's path may not fit."""
+        short = Path(f"/proc/self/fd/{self._opened}")
+        return str((short if short.is_dir() else self._folder) / name)
 
     def answer(self, respond: Callable[[str, str], object]) -> None:
         """Answer the others from now on, on a thread.
@@ -50,7 +56,8 @@ class Siblings:
                 connection, _ = self._listener.accept()
             except OSError:  # closed
                 return
-            with connection, contextlib.suppress(OSError):
+            with connection, contextlib.suppress(OSError, ValueError):
+                connection.settimeout(_ANSWER_SECONDS)
                 what, about = json.loads(_received(connection))
                 try:
                     answer = respond(what, about)
@@ -66,7 +73,7 @@ class Siblings:
             if path != self._path:
                 with contextlib.suppress(OSError, ValueError), socket.socket(socket.AF_UNIX) as connection:
                     connection.settimeout(_ANSWER_SECONDS)
-                    connection.connect(str(path))
+                    connection.connect(self._address(path.name))
                     connection.sendall(json.dumps([what, about]).encode())
                     connection.shutdown(socket.SHUT_WR)
                     answers.append(json.loads(_received(connection)))
@@ -76,6 +83,7 @@ class Siblings:
         """Be no longer there."""
         self._path.unlink(missing_ok=True)
         self._listener.close()
+        os.close(self._opened)
 
 
 def _received(connection: socket.socket) -> bytes:
