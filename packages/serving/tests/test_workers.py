@@ -128,9 +128,7 @@ def test_siblings_answer_each_other(tmp_path: Path, depth: int) -> None:
     assert second.ask("metrics", "m") == [["metrics", "m"]]
     assert second.ask("fail") == [None]
     (tmp_path / "gone.socket").touch()
-    with socket.socket(
-        socket.AF_UNIX
-    ) as stranger:  # who says nothing that can be read is not answered, and harms nobody
+    with socket.socket(socket.AF_UNIX) as stranger:  # whose words cannot be read
         stranger.connect(second._address("1.socket"))
         stranger.sendall(b"?")
     assert second.ask("metrics") == [["metrics", ""]]

@@ -38,7 +38,7 @@ class Siblings:
         self._listener.listen()
 
     def _address(self, name: str) -> str:
-        """Return how a socket of the folder is reached: an address holds some 100 bytes, and the folder's path may not fit."""
+        """Return how a socket of the folder is reached: its address holds about 100 bytes."""
         short = Path(f"/proc/self/fd/{self._opened}")
         return str((short if short.is_dir() else self._folder) / name)
 
