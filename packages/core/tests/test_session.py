@@ -445,6 +445,23 @@ def test_variables_are_written_from_python_values_that_they_can_hold() -> None:
     assert session.read_variables()["s"].tolist() == [b"b"]
 
 
+def test_variables_may_hold_given_arrays_themselves_if_nobody_can_write_to_them() -> None:
+    with hr.Graph().as_default() as graph:
+        w, b = hr.Variable([1.0, 2.0], name="w"), hr.Variable([3.0], name="b")
+        grown, product = w.assign_add([1.0, 1.0]), w * b
+    mapped, writable = np.array([5, 6], np.float32), np.array([7], np.float32)
+    mapped.flags.writeable = False
+    session = hr.Session(graph)
+    with pytest.raises(hr.errors.InvalidArgumentError, match="'b' cannot hold the array itself(.|\\n)*writable"):
+        session.write_variables({"w": mapped, "b": writable}, copy=False)
+    assert session.read_variables()["w"].tolist() == [1.0, 2.0]
+    session.write_variables({"w": mapped}, copy=False)
+    assert np.shares_memory(session.read_variables(copy=False)["w"], mapped)
+    assert session.run(product).tolist() == [15.0, 18.0]
+    session.run(grown)
+    assert (session.read_variables()["w"].tolist(), mapped.tolist()) == ([6.0, 7.0], [5.0, 6.0])
+
+
 def test_a_long_chain_of_initial_values_needs_no_recursion() -> None:
     with hr.Graph().as_default() as graph:
         last = hr.Variable(0.0)

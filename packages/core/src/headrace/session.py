@@ -289,13 +289,16 @@ class Session:
         values = {name: buffers[name].read() for name in wanted}
         return {name: value.copy() if copy else read_only(value) for name, value in values.items()}
 
-    def write_variables(self, values: Mapping[str, Array]) -> None:
+    def write_variables(self, values: Mapping[str, Array], *, copy: bool = True) -> None:
         """Replace the values of variables, all of them or, on any error, none.
 
         Args:
           values: for each name an array of the variable's dtype and shape, or Python values that it can hold.
+          copy: False lets variables hold the arrays themselves until they are updated, as those of a file that is
+            mapped, which processes share. They must be read-only, and nobody may change their memory.
         Raises:
           NotFoundError: the graph has no variable of a name.
+          InvalidArgumentError: `copy` is False, and an array is writable, has gaps or is not aligned.
           ShapeError: a value does not fit its variable's shape.
           DTypeError: a value does not have its variable's dtype.
         """
@@ -305,9 +308,12 @@ class Session:
         for name, value in values.items():
             if name not in buffers:
                 raise _no_variable(name, buffers)
-            arrays[name] = _variable_value(buffers[name], value)
+            arrays[name] = _variable_value(buffers[name], value, adopted=not copy)
         for name, array in arrays.items():
-            buffers[name].assign(array)
+            if copy:
+                buffers[name].assign(array)
+            else:
+                buffers[name].adopt(array)
 
     def read_streams(self) -> dict[str, tuple[int, int]]:
         """Where the streams of the random operations that have run stand, as operation name -> (key, counter).
@@ -401,14 +407,14 @@ class Session:
         return f"<hr.Session of {self.graph!r}{', closed' if self._closed else ''}>"
 
 
-def _variable_value(buffer: VariableBuffer, value: Any) -> Array:
+def _variable_value(buffer: VariableBuffer, value: Any, *, adopted: bool) -> Array:
     """The array to assign, checked."""
     try:
         array = value if isinstance(value, np.ndarray) and value.dtype != object else as_array(value, buffer.dtype)
     except HeadraceError as error:
         error.at(f"variable '{buffer.name}'")
         raise
-    buffer.check(array)
+    buffer.check(array, adopted=adopted)
     return array
 
 

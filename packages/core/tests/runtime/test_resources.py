@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -45,6 +46,36 @@ def test_who_holds_a_value_or_a_view_of_it_keeps_it() -> None:
     buffer.update(lambda value: value.__iadd__(1))
     buffer.assign(np.full(2, 7, np.float32))
     assert (held.tolist(), view.tolist(), buffer.read().tolist()) == ([1, 1], [1, 1], [7, 7])
+
+
+def test_an_adopted_array_is_the_value_itself_until_the_first_update_which_writes_elsewhere() -> None:
+    mapped = np.arange(2, dtype=np.float32)
+    mapped.flags.writeable = False
+    changes: list[Callable[[VariableBuffer], None]] = [
+        lambda buffer: buffer.assign(np.full(2, 7, np.float32)),
+        lambda buffer: buffer.update(lambda value: value.__iadd__(1)),
+        lambda buffer: buffer.release(buffer.acquire(None)),
+    ]
+    for change in changes:
+        buffer = _buffer()
+        buffer.adopt(mapped)
+        assert np.shares_memory(buffer.read(), mapped)
+        change(buffer)
+        assert not np.shares_memory(buffer.read(), mapped)
+        own = buffer.acquire(None)
+        buffer.release(own)
+        assert own.flags.writeable
+    assert mapped.tolist() == [0, 1]
+
+
+def test_only_an_array_that_nobody_can_write_to_is_adopted() -> None:
+    buffer = _buffer()
+    scattered = np.zeros(4, np.float32)[::2]
+    scattered.flags.writeable = False
+    for wrong, got in ((np.zeros(2, np.float32), "writable"), (scattered, "not laid out so")):
+        with pytest.raises(hr.errors.InvalidArgumentError, match=f"'v' cannot hold the array itself(.|\\n)*{got}"):
+            buffer.adopt(wrong)
+    assert not buffer.is_initialized
 
 
 def test_new_variables_get_names_of_their_own_from_any_number_of_threads() -> None:

@@ -23,7 +23,7 @@ class VariableBuffer:
 
     Readers get the buffer itself, no copy. An update writes in place if no reader holds the buffer (by its reference
     count, as TensorFlow's copy-on-read does); otherwise it writes to a fresh one and exchanges them, so that a reader
-    never sees a half-written value.
+    never sees a half-written value. A buffer that was adopted is never written in place.
 
     Args:
       name: the name under which it is shared.
@@ -55,17 +55,27 @@ class VariableBuffer:
         """Replace the value by a copy of `value`."""
         self.check(value)
         with self._lock:
-            if self._value is not None and self._value.shape == value.shape and _references(self) <= _UNSHARED:
+            if self._value is not None and self._value.shape == value.shape and self._is_own():
                 np.copyto(self._value, value)
             else:
                 self._value = np.array(value, dtype=self.dtype.array_type)
+
+    def adopt(self, value: Array) -> None:
+        """Replace the value by `value` itself, which stays as it is: the first update writes elsewhere.
+
+        Args:
+          value: memory that nobody writes to, such as a file that is mapped read-only.
+        """
+        self.check(value, adopted=True)
+        with self._lock:
+            self._value = value
 
     def update(self, change: Callable[[Array], Array | None]) -> None:
         """Apply `change` to the value under the variable's lock (see the interface)."""
         with self._lock:
             if self._value is None:
                 raise self._uninitialized()
-            target = self._value if _references(self) <= _UNSHARED else self._value.copy()
+            target = self._value if self._is_own() else self._value.copy()
             replacement = change(target)
             if replacement is not None:
                 self.check(replacement)
@@ -76,7 +86,7 @@ class VariableBuffer:
         """Lock the variable and give its buffer to be written in place (see the interface)."""
         self._lock.acquire()
         try:
-            if self._value is not None and self._value.flags.c_contiguous and _references(self) <= _UNSHARED:
+            if self._value is not None and self._value.flags.c_contiguous and self._is_own():
                 return self._value
             if fresh is not None:
                 return np.empty(fresh, self.dtype.array_type)
@@ -98,8 +108,8 @@ class VariableBuffer:
         with self._lock:
             self._value = None
 
-    def check(self, value: Array) -> None:
-        """Raise ShapeError or DTypeError unless `value` may be assigned."""
+    def check(self, value: Array, *, adopted: bool = False) -> None:
+        """Raise ShapeError or DTypeError unless `value` may be assigned, InvalidArgumentError unless it may be kept."""
         if not self.shape.is_compatible_with(Shape(value.shape)):
             raise ShapeError(
                 f"variable '{self.name}' cannot take the value",
@@ -114,6 +124,19 @@ class VariableBuffer:
                 got=str(as_dtype(value.dtype)),
                 hint=f"hr.astype(value, hr.{self.dtype})",
             )
+        flags = value.flags
+        if adopted and (flags.writeable or not flags.c_contiguous or not flags.aligned):
+            raise InvalidArgumentError(
+                f"variable '{self.name}' cannot hold the array itself",
+                expected="an array that is read-only, without gaps and aligned",
+                got=f"one that is {'writable' if flags.writeable else 'not laid out so'}",
+                hint="value.flags.writeable = False if nobody writes to it, or write_variables(..., copy=True)",
+            )
+
+    def _is_own(self) -> bool:
+        """Whether the value may be written in place: not if it was adopted, or if somebody reads it."""
+        writable = self._value is not None and self._value.flags.writeable  # the flags would count as a reference
+        return writable and _references(self) <= _UNSHARED
 
     def _uninitialized(self) -> FailedPreconditionError:
         return FailedPreconditionError(
