@@ -153,6 +153,45 @@ def test_load_change_save_again(path: Path, tmp_path: Path) -> None:
         np.testing.assert_array_equal(model.signatures["serving_default"](x=X)["out"], np.ones((2, 2)))
 
 
+def test_values_may_stay_in_the_mapped_files_until_they_are_changed(path: Path, tmp_path: Path) -> None:
+    files = [file.read_bytes() for file in sorted((path / "variables").iterdir())]
+    with load_model(path, mapped=True) as model:
+        values = model.session.read_variables(copy=False)
+        assert all(_is_mapped(value) for value in values.values())
+        np.testing.assert_array_equal(model.signatures["serving_default"](x=X)["out"], Y)
+        with model.graph.as_default():
+            grown = next(v for v in model.graph.variables if v.name == "layer/w").assign_add([1.0, 1.0])
+        model.session.run(grown)
+        values = model.session.read_variables(copy=False)
+        assert (_is_mapped(values["layer/w"]), _is_mapped(values["layer/b"])) == (False, True)
+        np.testing.assert_array_equal(model.signatures["serving_default"](x=X)["out"], Y + X)
+        again = TensorBundle(model.save(tmp_path / "again") / "variables" / "variables")
+        assert again.read("layer/w").tolist() == [4.0, 5.0]
+    assert [file.read_bytes() for file in sorted((path / "variables").iterdir())] == files
+    with load_model(path) as model:
+        assert not any(_is_mapped(value) for value in model.session.read_variables(copy=False).values())
+
+
+def test_values_that_differ_from_their_files_are_not_left_there(tmp_path: Path) -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [], name="x")
+        names = hr.Variable(["a", "b"], name="names")
+        weight = hr.Variable(np.float32(2.0), name="weight")
+        ready = weight.assign(np.float32(3.0))
+        signature = hr.Signature(inputs={"x": x}, outputs={"y": x * weight, "names": names.read()})
+    with hr.Session(graph) as session:
+        folder = save_model(tmp_path / "m", session, {"s": signature}, initializers=[ready])
+    with load_model(folder, mapped=True) as model:
+        assert model.signatures["s"](x=2.0)["y"] == 6.0
+        assert not any(_is_mapped(value) for value in model.session.read_variables(copy=False).values())
+
+
+def _is_mapped(value: Any) -> bool:
+    while value is not None and not isinstance(value, np.memmap):
+        value = getattr(value, "base", None)
+    return value is not None
+
+
 def test_two_models_in_one_process_do_not_share_variables(path: Path, tmp_path: Path) -> None:
     other = Scale().save(tmp_path / "other", train=5)
     with load_model(path) as a, load_model(other) as b:

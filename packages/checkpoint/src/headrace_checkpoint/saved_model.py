@@ -20,11 +20,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, cast
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 import headrace as hr
 from headrace.errors import (
     AlreadyExistsError,
+    FailedPreconditionError,
     FeedError,
     GraphError,
     InvalidArgumentError,
@@ -32,6 +34,7 @@ from headrace.errors import (
     known_names,
 )
 from headrace.graph.proto.types_pb2 import DataType
+from headrace_checkpoint.checksum import crc32c
 from headrace_checkpoint.dtypes import Array
 from headrace_checkpoint.durable import DISK, Disk, staged_directory, write_file
 from headrace_checkpoint.exported_graph import add_init_op, add_saver, exported_variables, prune
@@ -49,7 +52,7 @@ from headrace_checkpoint.model_description import (
     trained_variables,
 )
 from headrace_checkpoint.proto.saved_model_pb2 import MetaGraphDef, SavedModel, SignatureDef, TensorInfo
-from headrace_checkpoint.tensor_bundle import save_bundle
+from headrace_checkpoint.tensor_bundle import TensorBundle, save_bundle
 
 __all__ = [
     "DEFAULT_SIGNATURE",
@@ -418,7 +421,7 @@ class LoadedModel:
         return f"<model {self.path} with signatures {', '.join(self.signatures) or '(none)'}>"
 
 
-def load_model(path: str | os.PathLike[str], *, tags: tuple[str, ...] = (SERVE,)) -> LoadedModel:
+def load_model(path: str | os.PathLike[str], *, tags: tuple[str, ...] = (SERVE,), mapped: bool = False) -> LoadedModel:
     """Load a saved model and restore its variables, every checksum verified.
 
     Those of TensorFlow 1 and 2 load too: their signatures, not the Python objects that they were made of. A model is a
@@ -427,6 +430,8 @@ def load_model(path: str | os.PathLike[str], *, tags: tuple[str, ...] = (SERVE,)
     Args:
       path: the folder with `saved_model.pb`.
       tags: which of the model's graphs to load, if it has several.
+      mapped: leave the values in their files, which are mapped: processes that load the same model share that memory.
+        Nobody may change the files in place then; to remove them is no harm.
     Raises:
       NotFoundError: there is no model, no graph of these tags, or a file of its variables is missing.
       DataLossError: a file is damaged.
@@ -443,6 +448,8 @@ def load_model(path: str | os.PathLike[str], *, tags: tuple[str, ...] = (SERVE,)
             {asset.tensor_info.name: asset_path(folder, asset.filename) for asset in assets_of(meta)},
         )
         _restore(folder, meta, session, start)
+        if mapped and meta.saver_def.restore_op_name:
+            _leave_in_files(TensorBundle(folder / VARIABLES), session)
         signatures = {
             name: LoadedSignature(name, proto, session)
             for name, proto in sorted(meta.signature_def.items())
@@ -467,6 +474,31 @@ def _adopt_variables(graph: hr.Graph, meta: MetaGraphDef) -> None:
         if operation.type == "VarHandleOp":
             name = operation.name if operation.name in trained else _SUFFIX.sub("", operation.name)
             hr.Variable.of_handle(operation.outputs[0], trainable=trained.get(name, False))
+
+
+def _leave_in_files(bundle: TensorBundle, session: hr.Session) -> None:
+    """Let variables hold the mapped tensors of a bundle that have the very bytes of their values.
+
+    They are known by those: names of variables and tensors differ, and what restores them is a program.
+    """
+    stored = {(entry.shape, entry.crc32c): name for name, entry in bundle.entries.items() if not entry.slices}
+    for variable in session.graph.variables:
+        try:
+            (value,) = session.read_variables([variable.name], copy=False).values()
+        except FailedPreconditionError:  # it is not saved, and has no value until a signature gives it one
+            continue
+        if value.dtype == object:
+            continue
+        name = stored.get((value.shape, crc32c(_bytes_of(value))))
+        found = None if name is None else bundle.read(name, verify=False)
+        if found is None or found.dtype != value.dtype or not found.flags.aligned:
+            continue
+        if np.array_equal(_bytes_of(found), _bytes_of(value)):
+            session.write_variables({variable.name: found}, copy=False)
+
+
+def _bytes_of(value: Array) -> Array:
+    return np.ascontiguousarray(value).reshape(-1).view(np.uint8)
 
 
 def _restore(folder: Path, meta: MetaGraphDef, session: hr.Session, start: _Start) -> None:
