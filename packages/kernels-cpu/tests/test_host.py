@@ -12,7 +12,6 @@ import pytest
 import headrace_cpu.host as module
 from headrace_cpu import CpuBackend
 from headrace_cpu.host import Host, host
-from headrace_cpu.threads import available_threads
 
 TEXT = "define i32 @answer_{n}() {{\n  ret i32 {n}\n}}\n"
 
@@ -92,16 +91,6 @@ def test_without_llvm_there_is_no_device_but_advice(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("importlib.util.find_spec", missing)
     assert list(CpuBackend().devices()) == []
     assert CpuBackend().advice() == ["CPU:0 would be faster with machine code: pip install llvmlite"]
-
-
-def test_threads_follow_the_quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    quota = tmp_path / "cpu.max"
-    monkeypatch.setattr("headrace_cpu.threads.QUOTA", quota)
-    everything = available_threads()
-    quota.write_text("50000 100000\n")
-    assert available_threads() == 1
-    quota.write_text("max 100000\n")
-    assert available_threads() == everything
 
 
 def test_the_lanes_are_those_of_the_host() -> None:

@@ -33,8 +33,9 @@ class Config:
         for a machine of four.
       soft_placement: where no device satisfies what `hr.device` asks for, ask for less of it instead of failing.
       log_placement: write the device of each operation to the logger `headrace.placement`.
-      threads: how many threads a step may use for one computation, or None for as many as the machine has for the
-        process.
+      threads: how many threads a step may use for one computation, or None for as many as the scheduler and the control
+        group give to the process. It bounds every pool, that of NumPy's BLAS too; BLAS knows one number for the
+        process, so where steps with different ones run at the same time, that of the one that began last holds.
       deterministic: give the same bits whatever the number of threads is, at a cost in speed.
     """
 

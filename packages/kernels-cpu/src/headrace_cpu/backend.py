@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from headrace import Graph, config
 from headrace.interfaces import INTERFACE_VERSION, Functions, Resources
-from headrace.plan import Program
-from headrace_cpu.threads import available_threads, bound_blas
+from headrace.plan import Program, available_threads
 
 if TYPE_CHECKING:
     from headrace_cpu.plan import CpuPlan
@@ -51,8 +50,6 @@ class CpuBackend:
 
         options = config()
         threads = options.threads or available_threads()
-        if options.threads is not None:
-            bound_blas(options.threads)
         library_threads = 1 if options.deterministic else threads
         library = onednn()
         if library is not None:

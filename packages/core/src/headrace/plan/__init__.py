@@ -5,6 +5,7 @@ from headrace.plan.failure import exhausted, explained
 from headrace.plan.memory import ALIGNMENT, Allocation, Step, last_uses, plan_memory
 from headrace.plan.numpy_backend import checked_kernel
 from headrace.plan.program import Line, Program, flat_aliases
+from headrace.plan.threads import available_threads
 
 __all__ = [
     "ALIGNMENT",
@@ -12,6 +13,7 @@ __all__ = [
     "Line",
     "Program",
     "Step",
+    "available_threads",
     "checked_kernel",
     "exhausted",
     "explained",

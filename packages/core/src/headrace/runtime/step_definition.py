@@ -14,6 +14,7 @@ from headrace.errors import FeedError
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 from headrace.plan.plan import Plan, compile_plan
+from headrace.plan.threads import blas_pools
 from headrace.runtime.executor import StepExecutor, run_step
 from headrace.runtime.feeds import check_feed_shape, feed_converter
 from headrace.runtime.initialization import initialize_variables
@@ -63,6 +64,7 @@ class StepDefinition:
         self._plans: dict[tuple[tuple[int, ...], ...], Plan] = {}
         self._lock = threading.RLock()
         self._initialized = False
+        self._blas_threads = 1 if config.deterministic else config.threads
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         """Run one step: one value per feed in, one array per fetch out."""
@@ -75,6 +77,8 @@ class StepDefinition:
             self._initialize()
         if plan.blocks:
             return self._observed(plan, arguments, StepController(stall_timeout=self._config.stall_timeout))
+        if blas_pools.threads != self._blas_threads:
+            blas_pools.bound(self._blas_threads)
         return plan.compiled(arguments)
 
     def run_observed(
@@ -106,6 +110,8 @@ class StepDefinition:
         trace: Trace | None = None,
         called_ns: int | None = None,
     ) -> Sequence[Any]:
+        if blas_pools.threads != self._blas_threads:
+            blas_pools.bound(self._blas_threads)
         if not plan.blocks:
             return run_step(plan, arguments, control, trace=trace, called_ns=called_ns)
         self._running.add(control.cancellation)
@@ -166,8 +172,10 @@ class StepDefinition:
         )
         if plan.blocks:
             self._observed(plan, (), StepController(stall_timeout=self._config.stall_timeout))
-        else:
-            plan.compiled(())
+            return
+        if blas_pools.threads != self._blas_threads:
+            blas_pools.bound(self._blas_threads)
+        plan.compiled(())
 
 
 def check_value_count(feeds: Sequence[Tensor], values: Sequence[Any]) -> None:
