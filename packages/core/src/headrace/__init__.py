@@ -213,6 +213,7 @@ from headrace.ops.tables import HashTable, MutableHashTable
 from headrace.ops.tensor_bytes import parse_tensor, serialize_tensor
 from headrace.partitioned_variable import PartitionedVariable
 from headrace.passes import debug
+from headrace.passes.precision import mixed_precision
 from headrace.placement.replica_device import replica_device
 from headrace.plan.plan import register_backend, register_device
 from headrace.runtime.trace import SegmentRecord, StepRecord, Trace
@@ -477,6 +478,7 @@ __all__ = [
     "meshgrid",
     "min",
     "minimum",
+    "mixed_precision",
     "moveaxis",
     "multiply",
     "multiply_no_nan",
