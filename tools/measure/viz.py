@@ -148,11 +148,13 @@ def writing(quick: bool) -> Iterator[Row]:
         return Row(f"speed: {what}", " and ".join(bounds), f"{ours:.1f} us (spread {spread:.1f}; {beside})", holds)
 
     yield row("add_scalar", "add_scalar, written", 8.0, 3.0)
-    image = row(
-        "add_image, call", f"image of {result['image_bytes'] / 1e6:.2f} MB, as the caller sees it", 2000.0, None
-    )
-    written = costs["add_image, written"]["microseconds"]["headrace"]
-    yield Row(image.what, image.asked, image.measured, image.holds, f"compressed and written: {written / 1000:.1f} ms")
+    for kind in ("natural", "noise"):
+        what = f"image, {result['image_bytes'] / 1e6:.2f} MB of {kind} pixels, as the caller sees it"
+        image = row(f"add_image, {kind}, call", what, 2000.0, None)
+        written = costs[f"add_image, {kind}, written"]["microseconds"]
+        beside = f"; tensorboardX {written['tensorboardX'] / 1000:.1f} ms" if "tensorboardX" in written else ""
+        detail = f"compressed and written: {written['headrace'] / 1000:.1f} ms{beside}"
+        yield Row(image.what, image.asked, image.measured, image.holds, detail)
     yield row("add_histogram", f"histogram of {result['elements'] / 1e6:.0f} M floats", None, 5.0)
     step = result["step"]
     yield Row(

@@ -1,8 +1,9 @@
 """What writing costs the program that calls: scalars, images, histograms, beside tensorboardX where it is installed.
 
-Four numbers: one `add_scalar`, with all of its writing (the calls and the flush after them); one `add_image` of 1 MB,
-as the caller sees it, with time for the writer's thread in between, and for throughput without; `add_histogram` of
-many floats; and a training step of about 10 ms with a scalar logged at each, over the same step without.
+One `add_scalar`, with all of its writing (the calls and the flush after them); one `add_image` of 1 MB of pixels, as
+the caller sees it and with its compression and writing, for a picture with the spectrum of photographs, which can be
+compressed, and for noise, which cannot; `add_histogram` of many floats; and a training step of about 10 ms with a
+scalar logged at each, over the same step without.
 
 Timing: the systems take turns, round by round, so that a busy moment of the machine falls on all of them; the result is
 the median over the rounds, and the spread is the distance between the quartiles.
@@ -50,71 +51,80 @@ class Cost:
         return None if theirs is None else theirs / self.microseconds["headrace"]
 
 
-def in_turns(name: str, turns: dict[str, Callable[[], float]], rounds: int) -> Cost:
+def in_turns(names: tuple[str, ...], turns: dict[str, Callable[[], tuple[float, ...]]], rounds: int) -> list[Cost]:
     """Let each system have its turn, round by round.
 
     Args:
-      name: what is measured.
-      turns: for each system a function that returns the microseconds of one call.
+      names: what is measured.
+      turns: for each system a function that returns the microseconds of one call, one number for each name.
       rounds: how many turns each has after a first one that does not count.
     """
-    samples: dict[str, list[float]] = {system: [] for system in turns}
+    samples: dict[str, list[tuple[float, ...]]] = {system: [] for system in turns}
     for number in range(rounds + 1):
         for system, turn in turns.items():
             microseconds = turn()
             if number:
                 samples[system].append(microseconds)
-    quartiles = {system: statistics.quantiles(times, n=4) for system, times in samples.items()}
-    return Cost(
-        name,
-        {system: statistics.median(times) for system, times in samples.items()},
-        {system: q[2] - q[0] for system, q in quartiles.items()},
-    )
+    costs = []
+    for place, name in enumerate(names):
+        columns = {system: [sample[place] for sample in taken] for system, taken in samples.items()}
+        quartiles = {system: statistics.quantiles(times, n=4) for system, times in columns.items()}
+        medians = {system: statistics.median(times) for system, times in columns.items()}
+        costs.append(Cost(name, medians, {system: q[2] - q[0] for system, q in quartiles.items()}))
+    return costs
 
 
-def writers(folder: Path) -> dict[str, Any]:
-    """Return a writer of each system."""
-    found: dict[str, Any] = {"headrace": headrace_viz.SummaryWriter(folder / "headrace")}
+def makers(folder: Path) -> dict[str, Callable[[], Any]]:
+    """Return for each system a function that makes a writer."""
+    found: dict[str, Callable[[], Any]] = {"headrace": lambda: headrace_viz.SummaryWriter(folder / "headrace")}
     if importlib.util.find_spec("tensorboardX") is not None:
         import tensorboardX  # an optional peer
 
-        found["tensorboardX"] = tensorboardX.SummaryWriter(str(folder / "tensorboardX"))
+        found["tensorboardX"] = lambda: tensorboardX.SummaryWriter(str(folder / "tensorboardX"))
     return found
 
 
-def scalars(writer: Any, count: int) -> float:
+def scalars(writer: Any, count: int) -> tuple[float]:
     """Return the microseconds of one `add_scalar`, its writing included."""
     start = time.perf_counter()
     for step in range(count):
         writer.add_scalar("train/loss", 0.5, step)
     writer.flush()
-    return (time.perf_counter() - start) / count * 1e6
+    return ((time.perf_counter() - start) / count * 1e6,)
 
 
-def image(writer: Any, picture: np.ndarray[Any, Any], pause: float) -> float:
-    """Return the microseconds that one `add_image` holds up its caller; then wait until all is written."""
-    time.sleep(pause)
+def pictures() -> dict[str, np.ndarray[Any, Any]]:
+    """Return pictures of 1 MB, channels first: one with the spectrum of photographs (1/f), and noise."""
+    numbers = np.random.default_rng(1)
+    frequency = np.hypot(np.fft.fftfreq(SIDE)[:, np.newaxis], np.fft.rfftfreq(SIDE))
+    frequency[0, 0] = np.inf
+    gray, tints = numbers.normal(size=[SIDE, SIDE]), numbers.normal(size=[3, SIDE, SIDE])
+    scene = np.fft.irfft2(np.fft.rfft2(gray + 0.3 * tints) / frequency, s=[SIDE, SIDE])
+    natural = (128 + 50 * scene / scene.std()).clip(0, 255).astype(np.uint8)
+    return {"natural": natural, "noise": numbers.integers(0, 256, [3, SIDE, SIDE], np.uint8)}
+
+
+def image(make: Callable[[], Any], picture: np.ndarray[Any, Any]) -> tuple[float, float]:
+    """Return the microseconds that one `add_image` holds up its caller, and those until all is written.
+
+    The writer is closed afterwards: a peer's thread goes on working after a flush, and would take time from the next.
+    """
+    writer = make()
     start = time.perf_counter()
     writer.add_image("picture", picture, 1)
-    microseconds = (time.perf_counter() - start) * 1e6
+    called = time.perf_counter()
     writer.flush()
-    return microseconds
+    written = time.perf_counter()
+    writer.close()
+    return (called - start) * 1e6, (written - start) * 1e6
 
 
-def written_image(writer: Any, picture: np.ndarray[Any, Any]) -> float:
-    """Return the microseconds of one `add_image`, its compression and writing included."""
-    start = time.perf_counter()
-    writer.add_image("picture", picture, 1)
-    writer.flush()
-    return (time.perf_counter() - start) * 1e6
-
-
-def histogram(writer: Any, values: np.ndarray[Any, Any]) -> float:
+def histogram(writer: Any, values: np.ndarray[Any, Any]) -> tuple[float]:
     """Return the microseconds of one `add_histogram`, its writing included."""
     start = time.perf_counter()
     writer.add_histogram("weights", values, 1)
     writer.flush()
-    return (time.perf_counter() - start) * 1e6
+    return ((time.perf_counter() - start) * 1e6,)
 
 
 def training_step() -> Callable[[], float]:
@@ -165,34 +175,31 @@ def main() -> None:
     rounds, count, elements, steps = (3, 2_000, 1_000_000, 100) if arguments.quick else (15, 20_000, 10_000_000, 1_000)
     numbers = np.random.default_rng(1)
     values = numbers.normal(size=elements).astype(np.float32)
-    ramp = np.linspace(0, 255, SIDE)
-    smooth = (np.add.outer(ramp, ramp) / 2 + numbers.normal(0, 2, [3, SIDE, SIDE])).clip(0, 255).astype(np.uint8)
+    images = pictures()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        systems = writers(folder)
-        costs = [
-            in_turns("add_scalar", {s: lambda w=w: scalars(w, count) for s, w in systems.items()}, rounds),
-            in_turns("add_image, call", {s: lambda w=w: image(w, smooth, 0.01) for s, w in systems.items()}, rounds),
-            in_turns(
-                "add_image, written", {s: lambda w=w: written_image(w, smooth) for s, w in systems.items()}, rounds
-            ),
-            in_turns("add_histogram", {s: lambda w=w: histogram(w, values) for s, w in systems.items()}, rounds),
-        ]
+        make = makers(folder)
+        systems = {system: make_one() for system, make_one in make.items()}
+        costs = in_turns(("add_scalar",), {s: lambda w=w: scalars(w, count) for s, w in systems.items()}, rounds)
+        costs += in_turns(("add_histogram",), {s: lambda w=w: histogram(w, values) for s, w in systems.items()}, rounds)
         for writer in systems.values():
             writer.close()
+        for kind, picture in images.items():
+            both = f"add_image, {kind}, call", f"add_image, {kind}, written"
+            costs += in_turns(both, {s: lambda m=m, p=picture: image(m, p) for s, m in make.items()}, rounds)
         step = logged_step(folder, steps)
     for cost in costs:
         shown = ", ".join(
             f"{system} {us:.1f} us ({cost.spread[system]:.1f})" for system, us in cost.microseconds.items()
         )
-        print(f"{cost.name:20} {shown}")
-    print(f"{'training step':20} {step['step_us']:.0f} us, with a scalar {step['added_us']:+.1f} us more")
+        print(f"{cost.name:28} {shown}")
+    print(f"{'training step':28} {step['step_us']:.0f} us, with a scalar {step['added_us']:+.1f} us more")
     if arguments.json is not None:
         result = {
             "costs": [{**asdict(cost), "ratio": cost.ratio} for cost in costs],
             "step": step,
             "elements": elements,
-            "image_bytes": smooth.nbytes,
+            "image_bytes": images["noise"].nbytes,
         }
         arguments.json.write_text(json.dumps(result, indent=2) + "\n")
 

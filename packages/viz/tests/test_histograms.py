@@ -48,14 +48,18 @@ def test_every_value_is_in_its_bucket(values: np.ndarray, buckets: int) -> None:
             assert inside <= count <= touching
 
 
-@pytest.mark.parametrize("buckets", [1, 30, 254, 255, 600])
+@pytest.mark.parametrize("buckets", [1, 30, 39, 40, 254, 255, 600])
 def test_blocks_add_up_and_many_buckets_count_alike(buckets: int, monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.random.default_rng(2).normal(size=1001)
     whole = histogram_rows(values, buckets)
     np.testing.assert_array_equal(whole[:, 2], np.histogram(values, buckets)[0])
-    for block in (1, 7, 64):
+    for block, many in ((1, 1), (7, 1), (64, 1), (64, 2000), (400, 1)):
         monkeypatch.setattr(histograms, "_BLOCK", block)
+        monkeypatch.setattr(histograms, "_MANY", many)  # values from which on three are counted at once
         np.testing.assert_array_equal(histogram_rows(values, buckets), whole)
+        narrow = histogram_rows(values.astype(np.float32), buckets)
+        assert narrow[:, 2].sum() == values.size
+        assert np.abs(narrow[:, 2] - whole[:, 2]).max() <= 1
 
 
 def test_wide_ranges_do_not_overflow() -> None:
@@ -153,3 +157,9 @@ def test_no_buckets() -> None:
 def test_what_is_no_real_number(values: list[object]) -> None:
     with pytest.raises(DTypeError, match="a histogram needs real numbers"):
         histogram_rows(values)
+
+
+def test_a_million_values_count_exactly() -> None:
+    values = np.random.default_rng(3).integers(-500, 501, 1_000_003)
+    rows = histogram_rows(values.astype(np.float32), 37)  # no integer lies next to an inner edge
+    np.testing.assert_array_equal(rows[:, 2], np.histogram(values, 37)[0])

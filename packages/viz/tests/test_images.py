@@ -40,7 +40,16 @@ def test_pixels_do_not_change_with_the_array() -> None:
 def test_numbers_between_0_and_1_become_bytes() -> None:
     given = np.array([[0, 1, 0.5, 2, -1, np.nan, np.inf, -np.inf]])
     assert to_pixels(given, "HW").ravel().tolist() == [0, 255, 127, 255, 0, 0, 255, 0]
-    assert to_pixels(given.astype(np.float16), "HW").dtype == np.uint8
+    for dtype in (np.float16, np.float32):
+        assert to_pixels(given.astype(dtype), "HW").ravel().tolist() == [0, 255, 127, 255, 0, 0, 255, 0]
+    assert to_pixels(np.array([[1e300, -1e300]]), "HW").ravel().tolist() == [255, 0]
+
+
+def test_half_precision_keeps_every_byte() -> None:
+    given = (np.arange(256) + 0.5) / 255
+    np.testing.assert_array_equal(to_pixels(given.reshape(16, 16), "HW").ravel(), [*np.arange(255).tolist(), 255])
+    half = to_pixels(given.astype(np.float16).reshape(16, 16), "HW").ravel()
+    assert np.abs(half - np.arange(256)).max() <= 1
 
 
 def test_truth_is_white() -> None:

@@ -52,3 +52,16 @@ def test_a_program_that_knows_only_png_reads_the_first_frame() -> None:
         kinds.append(kind)
         place += 12 + length
     assert kinds == [b"IHDR", b"acTL", b"fcTL", b"IDAT", b"fcTL", b"fdAT", b"IEND"]
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_noise_is_stored_and_all_else_compressed(channels: int) -> None:
+    noise = np.random.default_rng(1).integers(0, 256, [90, 80, channels], np.uint8)
+    data = encode_png(noise)
+    np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(data))).reshape(noise.shape), noise)
+    assert noise.size < len(data) < 1.03 * noise.size + 100
+    assert data[data.index(b"IDAT") + 6] >> 1 & 3 == 0  # the type of the first block: stored
+    grainy = (np.linspace(0, 200, 80)[:, np.newaxis] + noise // 16).astype(np.uint8)
+    data = encode_png(grainy)
+    np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(data))).reshape(noise.shape), grainy)
+    assert len(data) < 0.8 * noise.size

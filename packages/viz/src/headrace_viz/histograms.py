@@ -16,9 +16,11 @@ from headrace.errors import DTypeError, InvalidArgumentError
 from headrace_viz.proto.event_pb2 import HistogramProto
 
 DEFAULT_BUCKETS = 30
-_BLOCK = 64 * 1024
+_BLOCK = 48 * 1024
 _SMALLEST_SPAN = 1e10  # times the smallest normal number: below it the factor for the place would overflow
-_MAX_PAIRED = 255
+_MANY = 8 * _BLOCK
+_MAX_TRIPLED, _MAX_PAIRED = 40, 255
+"""So that the counts of all codes fit into the cache."""
 
 Floats = NDArray[np.float64]
 
@@ -190,34 +192,47 @@ def _equal_width_counts(array: NDArray[Any], low: float, high: float, buckets: i
         wide = array.astype(np.float64)
         above = wide / 2 - low / 2 if span > 1 else wide - low
         array, low, span, work = above / above.max(), 0.0, 1.0, np.float64
-    counts = np.zeros(buckets + 1, np.int64)  # the last one is for the largest value, which lies on the edge
-    place = np.empty(min(_BLOCK, array.size), work)
-    for start in range(0, array.size, _BLOCK):
-        block = array[start : start + _BLOCK]
-        part = place[: block.size]
-        np.subtract(block, work(low), out=part, casting="same_kind", dtype=work)
-        part *= work(buckets / span)
-        counts += _count(part, buckets + 1)
+    places = buckets + 1  # the last one is for the largest value, which lies on the edge
+    digits = 3 if places <= _MAX_TRIPLED and array.size >= _MANY else 2 if places <= _MAX_PAIRED else 1
+    codes = np.zeros(places**digits, np.int64)
+    blocks = -(-array.size // (digits * _BLOCK))
+    columns = -(-array.size // (digits * blocks))  # all blocks have nearly the same size
+    place, code = np.empty(digits * columns, work), np.empty(columns, np.intp)
+    for start in range(0, array.size, place.size):
+        block = array[start : start + place.size]
+        np.subtract(block, work(low), out=place[: block.size], casting="same_kind", dtype=work)
+        place[block.size :] = 0.0
+        place *= work(buckets / span)
+        codes += _coded_counts(place.reshape(digits, columns), code, places)
+    table = codes.reshape([places] * digits)
+    counts = np.zeros(places, np.int64)
+    for digit in range(digits):
+        counts += np.moveaxis(table, digit, 0).reshape(places, -1).sum(axis=1)
+    counts[0] -= -array.size % place.size  # what filled the last block
     counts[-2] += counts[-1]
     return counts[:-1].astype(np.float64)
 
 
-def _count(places: NDArray[Any], count: int) -> NDArray[Any]:
-    """Count numbers in 0 ... count by their whole parts.
+def _coded_counts(place: NDArray[Any], code: NDArray[np.intp], places: int) -> NDArray[np.intp]:
+    """Count columns by the whole parts of their numbers, which are the digits of their codes.
 
-    Counting takes longer than all that comes before it. So two numbers are counted at once where both fit into 16 bits,
-    and the counts of pairs are added up afterwards.
+    Counting takes longer than all that comes before it, so two or three numbers are counted at once; the counts of
+    each are added up at the end.
+
+    Args:
+      place: numbers `[digits, columns]`, at least 0 and less than `places`; overwritten.
+      code: room for `[columns]` codes.
+      places: how many values a digit has; all codes are exact in the dtype of `place`.
+    Returns:
+      how often each code is there, `[places**digits]`.
     """
-    if count > _MAX_PAIRED:
-        return np.bincount(places.astype(np.intp), minlength=count)
-    index = np.zeros(places.size + places.size % 2, np.uint8)
-    index[: places.size] = places
-    pairs = index.view("<u2")
-    pairs -= (pairs >> 8) * np.uint16(256 - count)  # high * 256 + low becomes high * count + low
-    found = np.bincount(pairs, minlength=count * count).reshape(count, count)
-    counts: NDArray[Any] = found.sum(axis=0) + found.sum(axis=1)
-    counts[0] -= places.size % 2
-    return counts
+    np.floor(place, out=place)
+    first = place[0]
+    for digit in place[1:]:
+        first *= places
+        first += digit
+    np.copyto(code, first, casting="unsafe")
+    return np.bincount(code, minlength=places ** len(place))
 
 
 @functools.cache
