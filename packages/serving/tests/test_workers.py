@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -27,24 +28,34 @@ COMMAND = [sys.executable, "-c", "from headrace_serving.cli import serve; serve(
 Served = tuple[subprocess.Popen[str], str]
 
 
-def export(folder: Path) -> None:
-    """Export y = x / 2."""
+def export(folder: Path, size: int | None = None) -> None:
+    """Export y = x / 2: of a number, or as a product of rows of some size with a matrix."""
     with hr.Graph().as_default() as graph:
-        x = hr.placeholder(hr.float32, [None], name="x")
-        signature = hr.Signature(inputs={"x": x}, outputs={"y": x * hr.Variable(np.float32(0.5))})
+        x = hr.placeholder(hr.float32, [None] if size is None else [None, size], name="x")
+        half = hr.Variable(np.float32(0.5) if size is None else np.eye(size, dtype=np.float32) / 2)
+        signature = hr.Signature(inputs={"x": x}, outputs={"y": x * half if size is None else x @ half})
     with hr.Session(graph) as session:
         save_model(folder, session, {"serving_default": signature})
+
+
+@contextmanager
+def serving(folder: Path, workers: int = 2) -> Iterator[Served]:
+    """Serve the model `half` by several workers."""
+    options = ["--model", f"half={folder}", "--workers", str(workers), "--port", "0", "--json", "--lame-duck", "0"]
+    with subprocess.Popen([*COMMAND, *options], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process, json.loads(process.stdout.readline())["url"]
+        finally:
+            process.terminate()
+            process.wait(30)
 
 
 @pytest.fixture(name="served")
 def _served(tmp_path: Path) -> Iterator[Served]:
     export(tmp_path / "half" / "1")
-    options = ["--model", f"half={tmp_path / 'half'}", "--workers", "2", "--port", "0", "--json", "--lame-duck", "0"]
-    with subprocess.Popen([*COMMAND, *options], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        yield process, json.loads(process.stdout.readline())["url"]
-        process.terminate()
-        process.wait(30)
+    with serving(tmp_path / "half") as found:
+        yield found
 
 
 def ask(url: str, verb: str, path: str, body: bytes = b"") -> tuple[int, str]:
@@ -86,6 +97,25 @@ def test_workers_answer_together(served: Served) -> None:
     assert [ask(url, "GET", "/v2/models/half/ready")[0] for _ in range(8)] == [200] * 8
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) == 0
+
+
+def proportional_bytes(process: int) -> int:
+    """Return the memory of all workers; what several of them share counts once."""
+    texts = [Path(f"/proc/{child}/smaps_rollup").read_text() for child in children(process)]
+    return sum(int(found) * 1024 for text in texts for found in re.findall(r"^Pss: +(\d+) kB", text, re.MULTILINE))
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
+def test_workers_share_the_memory_of_weights(tmp_path: Path) -> None:
+    size, weights_bytes = 2048, 4 * 2048**2
+    export(tmp_path / "half" / "1", size)
+    with serving(tmp_path / "half", workers=3) as (process, url):
+        loaded = proportional_bytes(process.pid)
+        assert ask(url, "POST", "/v2/repository/models/half/unload")[0] == 200
+        unloaded = proportional_bytes(process.pid)
+        assert 0.5 * weights_bytes < loaded - unloaded < 1.5 * weights_bytes  # copies would take three times as much
+        assert ask(url, "POST", "/v2/repository/models/half/load")[0] == 200
+        assert proportional_bytes(process.pid) - unloaded < 1.5 * weights_bytes
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import os
@@ -306,7 +307,8 @@ def serve(
         )
         models = Models(folders, labels, policy, models_dir, config)
         repository = ModelRepository()
-        manager = ModelManager(repository, models.catalog, load_model, _warm_up_sizes(batching))
+        load = functools.partial(load_model, mapped=place is not None)  # workers share the files' pages
+        manager = ModelManager(repository, models.catalog, load, _warm_up_sizes(batching))
         manager.reload()
         _check_loaded(repository, folders)
         listener = listen(host, port) if place is None else place.listener

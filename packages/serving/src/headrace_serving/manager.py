@@ -6,8 +6,6 @@ answers goes on answering. A version that cannot be loaded is not tried again un
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +13,7 @@ from pathlib import Path
 
 from headrace_serving.catalog import ModelConfig
 from headrace_serving.errors import ModelFolderError, ServableNotFoundError
+from headrace_serving.memory import return_memory, returning_memory
 from headrace_serving.model import Model
 from headrace_serving.repository import (
     ModelRepository,
@@ -166,28 +165,23 @@ class ModelManager:
     def _load(self, name: str, number: int, path: Path) -> None:
         stamp = version_stamp(path)
         self._repository.publish(ModelVersion(name, number, None, state=State.LOADING))
-        version = load_version(name, number, path, self._load_model)
-        if version.model is None:
-            self._broken[name, number] = stamp
-        else:
-            warm_up(name, version.model, self._warm_up_sizes)
-            replay(name, version.model, recorded_requests(path))
-            _log.info("model '%s' version %d is loaded", name, number)
+        with returning_memory():
+            version = load_version(name, number, path, self._load_model)
+            if version.model is None:
+                self._broken[name, number] = stamp
+            else:
+                warm_up(name, version.model, self._warm_up_sizes)
+                replay(name, version.model, recorded_requests(path))
+                _log.info("model '%s' version %d is loaded", name, number)
         self._repository.publish(version)
 
     def _unload(self, name: str) -> None:
-        for version in self._known(name):
-            self._repository.retire(name, version.number)
-        return_memory()
+        for number in [version.number for version in self._known(name)]:
+            self._repository.retire(name, number)
+        return_memory()  # now that nothing here holds a version
 
     def _known(self, name: str) -> list[ModelVersion]:
         try:
             return self._repository.versions(ModelSpec(name))
         except ServableNotFoundError:
             return []
-
-
-def return_memory() -> None:
-    """Let the system have the memory back that was freed; the C library keeps it unless it is asked."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)

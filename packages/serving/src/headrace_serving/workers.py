@@ -98,6 +98,8 @@ class _Supervisor:
             [*_COMMAND, *self._arguments], env=environment, pass_fds=[number], stdout=subprocess.PIPE, text=True
         )
         self._children[child] = time.monotonic()
+        if self._ending:  # the signal came while the child was being made, and went to the others
+            child.terminate()
 
     def _said(self, child: subprocess.Popen[str]) -> str:
         assert child.stdout is not None
