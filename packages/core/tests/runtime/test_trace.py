@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 
 import headrace as hr
 from headrace.runtime import step_definition
-from headrace.runtime.trace import active_traces
+from headrace.runtime.trace import SegmentRecorder, active_traces
 
 
 def _product() -> tuple[hr.Graph, hr.Tensor, hr.Tensor]:
@@ -245,3 +246,57 @@ def test_a_trace_is_written_for_chrome(tmp_path: Path) -> None:
         (0, "", "0:0"),
         (12, "", "0:0"),
     }
+
+
+class _Grouped:
+    """A compiled segment that runs its first operation alone and the others as one group, and fails if told to."""
+
+    def __init__(self, operations: Sequence[hr.Operation], error: Exception | None = None) -> None:
+        self.operations = operations
+        self._error = error
+
+    def __call__(self, arguments: Sequence[Any], /) -> Sequence[Any]:
+        return []
+
+    def run_with_hook(self, arguments: Sequence[Any], hook: Callable[[int], None], /) -> Sequence[Any]:
+        hook(0)
+        hook(1)
+        if self._error is not None:
+            raise self._error
+        return []
+
+
+def _grouped_step(error: Exception | None = None) -> hr.StepRecord:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [], name="x")
+        for name in "abcde":
+            x = hr.apply_op("Exp", x, name=name)
+    recorder = SegmentRecorder(detail=True)
+    with contextlib.suppress(RuntimeError):
+        recorder.run(_Grouped(graph.operations[1:], error), [], None)
+    segment = recorder.segments[0]
+    return hr.StepRecord(
+        step=1, backend="grouped", operations=segment.operations, kernels=(), positions=segment.positions,
+        starts_ns=segment.starts_ns, ends_ns=segment.ends_ns, segments=recorder.segments, called_ns=segment.start_ns,
+        start_ns=segment.start_ns, end_ns=segment.end_ns, thread_id=1, thread_name="main", argument_bytes=0,
+        result_bytes=0, arena_bytes=0, error=segment.error,
+    )  # fmt: skip
+
+
+def test_the_members_of_a_group_are_named() -> None:
+    step = _grouped_step()
+    alone, group = step.op_records()
+    assert (alone.name, alone.type, alone.names) == ("a", "Exp", ("a",))
+    assert (group.name, group.type, group.names) == ("b", "Exp + Exp + Exp + 1 more", ("b", "c", "d", "e"))
+    assert [len(operations) for operations in step.segments[0].groups] == [1, 4]
+    trace = hr.Trace()
+    trace.add(step)
+    slices = [event for event in trace.chrome_trace()["traceEvents"] if event.get("cat") == "operation"]
+    assert [event["args"].get("operations") for event in slices] == [None, ["b", "c", "d", "e"]]
+    assert "Exp + Exp + Exp + 1 more" in trace.summary()
+
+
+def test_of_a_group_that_fails_one_operation_is_known() -> None:
+    step = _grouped_step(RuntimeError("no"))
+    assert (step.error, step.segments[0].error) == ("RuntimeError", "RuntimeError")
+    assert [record.names for record in step.op_records()] == [("a",), ("b",)]

@@ -21,17 +21,20 @@ from headrace.interfaces import Compiled, OpHook
 
 __all__ = ["OpRecord", "SegmentRecord", "SegmentRecorder", "StepRecord", "Trace", "active_traces"]
 
+_SHOWN_TYPES = 3
+
 
 @dataclass(frozen=True, slots=True)
 class OpRecord:
-    """One operation of one traced step.
+    """One operation of one traced step, or a group of them that the backend runs as a whole.
 
     Attributes:
       step: the step's number.
-      name: the operation's name; that of the first one where a backend runs a group as a whole.
-      type: its type.
+      name: the operation's name; that of the first one of a group.
+      type: its type; of a group the types of the first ones, and how many more there are.
       start_ns: when it started, by `time.perf_counter_ns`.
       end_ns: when it ended.
+      names: the names of all operations of the group; one where it is no group.
     """
 
     step: int
@@ -39,6 +42,7 @@ class OpRecord:
     type: str
     start_ns: int
     end_ns: int
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,7 @@ class SegmentRecord:
       operations: its operations.
       positions: which of them started, as positions in `operations`, in order; empty without detail.
       starts_ns: when each of those started. One ends when the next starts, the last one when the segment ends.
+      error: the class of the error that ended it, or an empty string.
     """
 
     name: str
@@ -76,6 +81,7 @@ class SegmentRecord:
     operations: Sequence[Operation]
     positions: Sequence[int]
     starts_ns: Sequence[int]
+    error: str = ""
 
     @property
     def queue_ns(self) -> int:
@@ -86,6 +92,31 @@ class SegmentRecord:
     def ends_ns(self) -> Sequence[int]:
         """When each of the operations that started ended."""
         return [*self.starts_ns[1:], self.end_ns][: len(self.starts_ns)]
+
+    @property
+    def groups(self) -> Sequence[Sequence[Operation]]:
+        """The operations that ran from each start: one, or several where a backend runs a group as a whole.
+
+        Where an error ended the segment, of the last group only the first operation is known to have started.
+        """
+        if not self.positions:
+            return []
+        end = self.positions[-1] + 1 if self.error else len(self.operations)
+        return [
+            self.operations[first : max(after, first + 1)]
+            for first, after in zip(self.positions, [*self.positions[1:], end], strict=True)
+        ]
+
+    def op_records(self, step: int) -> list[OpRecord]:
+        """The operations and groups that started, in order.
+
+        Args:
+          step: the number of the step.
+        """
+        return [
+            OpRecord(step, group[0].name, _group_type(group), start, end, tuple(op.name for op in group))
+            for group, start, end in zip(self.groups, self.starts_ns, self.ends_ns, strict=True)
+        ]
 
 
 class SegmentRecorder:
@@ -126,12 +157,16 @@ class SegmentRecorder:
         operations = compiled.operations
         bytes_in = _bytes(arguments)
         results: Sequence[Any] = ()
+        error = ""
         start_ns = clock()
         try:
             if self._detail:
                 results = compiled.run_with_hook(arguments, mark)
             else:
                 results = compiled(arguments) if hook is None else compiled.run_with_hook(arguments, hook)
+        except BaseException as raised:
+            error = type(raised).__name__
+            raise
         finally:
             end_ns = clock()
             self.segments.append(
@@ -150,6 +185,7 @@ class SegmentRecorder:
                     operations=operations,
                     positions=positions,
                     starts_ns=starts,
+                    error=error,
                 )
             )
         return results
@@ -164,6 +200,13 @@ def _segment_name(operations: Sequence[Operation]) -> str:
         return "nothing"
     more = f" and {len(operations) - 1} more" if len(operations) > 1 else ""
     return f"{operations[0].type} '{operations[0].name}'{more}"
+
+
+def _group_type(operations: Sequence[Operation]) -> str:
+    """The types of the first operations of a group, and how many more there are."""
+    shown = [op.type for op in operations[:_SHOWN_TYPES]]
+    more = len(operations) - len(shown)
+    return " + ".join(shown + [f"{more} more"] * (more > 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,9 +254,8 @@ class StepRecord:
 
     def op_records(self) -> Iterator[OpRecord]:
         """The operations that started, in order."""
-        for position, start, end in zip(self.positions, self.starts_ns, self.ends_ns, strict=True):
-            op = self.operations[position]
-            yield OpRecord(self.step, op.name, op.type, start, end)
+        found = [record for segment in self.segments for record in segment.op_records(self.step)]
+        return iter(sorted(found, key=lambda record: record.start_ns))
 
 
 active_traces: list[Trace] = []
@@ -335,9 +377,11 @@ def _segment_events(step: int, segment: SegmentRecord) -> Iterator[dict[str, Any
     }  # fmt: skip
     kind = "wait" if segment.waits else "segment"
     yield _slice(kind, segment.name, segment.thread_id, segment.start_ns, segment.end_ns, about)
-    for position, start, end in zip(segment.positions, segment.starts_ns, segment.ends_ns, strict=True):
-        op = segment.operations[position]
-        yield _slice("operation", op.name, segment.thread_id, start, end, {"step": step, "type": op.type})
+    for record in segment.op_records(step):
+        about = {"step": step, "type": record.type}
+        if len(record.names) > 1:
+            about["operations"] = list(record.names)
+        yield _slice("operation", record.name, segment.thread_id, record.start_ns, record.end_ns, about)
 
 
 def _slice(kind: str, name: str, thread: int, start_ns: int, end_ns: int, about: dict[str, Any]) -> dict[str, Any]:
