@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 from pathlib import Path
@@ -13,7 +14,7 @@ from headrace_viz.profiling import chrome_trace
 from headrace_viz.profiling.chrome_trace import write_chrome_trace
 from headrace_viz.profiling.timeline import Timeline
 
-from .timelines import divided_step, step, timeline
+from .timelines import GROUP, OPS, divided_step, step, timeline
 
 
 def _events(trace: dict[str, Any], kind: str) -> list[dict[str, Any]]:
@@ -110,3 +111,10 @@ def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="directory"):
         write_chrome_trace(tmp_path / "trace.json", [timeline()])
     assert [path.name for path in tmp_path.iterdir()] == ["trace.json"]
+
+
+def test_a_group_names_its_members(tmp_path: Path) -> None:
+    found = dataclasses.replace(timeline(step(1, 1_000_100)), ops=(GROUP, *OPS[1:]))
+    group, alone = _events(_written(tmp_path, found), "operation")
+    assert (group["name"], group["args"]["operations"]) == (GROUP.type, list(GROUP.members))
+    assert "operations" not in alone["args"]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from headrace_viz.profiling.op_table import OpRow, format_table, op_rows, totals
 
-from .timelines import divided_step, step, timeline
+from .timelines import GROUP, OPS, divided_step, step, timeline
 
 TWO_STEPS = timeline(step(1, 1_000_100), step(2, 1_000_300, called_ns=1_000_250))
 
@@ -61,3 +63,9 @@ def test_what_is_left_out_is_said() -> None:
 
 def test_a_table_of_nothing_says_so() -> None:
     assert "no step ran while this was recorded" in format_table([timeline()])
+
+
+def test_a_group_is_one_row() -> None:
+    found = dataclasses.replace(TWO_STEPS, ops=(GROUP, *OPS[1:]))
+    assert [row.name for row in op_rows([found])] == [GROUP.type, "AddV2"]
+    assert [row.name for row in op_rows([found], by="name")] == ["layer/product and 3 more", "sum"]

@@ -30,6 +30,27 @@ def test_steps_of_one_plan_share_its_operations() -> None:
     assert set(threads) == {step.thread_id for step in steps}
 
 
+def test_a_group_has_its_members_and_what_it_reads_and_writes_as_a_whole() -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [4, 8], name="x")
+        w = hr.placeholder(hr.float32, [8, 2], name="w")
+        y = hr.exp(hr.square(hr.tanh(hr.matmul(x, w, name="product"))), name="exp")
+    feeds = {x: np.zeros((4, 8), np.float32), w: np.zeros((8, 2), np.float32)}
+    trace = hr.Trace()
+    hr.Session(graph).run(y, feeds=feeds, trace=trace)
+    (record,) = trace.steps
+    (segment,) = record.segments
+    assert [op.type for op in segment.operations] == ["MatMul", "Tanh", "Square", "Exp"]
+    grouped = dataclasses.replace(segment, positions=[0, 3], starts_ns=[segment.starts_ns[0], segment.starts_ns[3]])
+    ops, (found,), _ = traced_steps([dataclasses.replace(record, segments=[grouped])])
+    group, alone = (ops[event.op] for event in found.events)
+    assert (group.type, len(group.members), group.members[0]) == ("MatMul + Tanh + Square", 3, "product")
+    # It reads x and w, and gives what exp reads.
+    assert (group.input_bytes, group.output_bytes) == (4 * 8 * 4 + 8 * 2 * 4, 4 * 2 * 4)
+    assert group.flops == 2 * 4 * 8 * 2 + 4 * 2  # nobody counts those of tanh
+    assert (alone.title, alone.members) == ("exp", ())
+
+
 def test_devices_segments_and_transfers_of_a_divided_step() -> None:
     with hr.Graph().as_default() as graph:
         with hr.device("CPU:0"):

@@ -15,7 +15,7 @@ from headrace_viz.profiling.timeline import Timeline
 from headrace_viz.profiling.xspace import read_xspace, to_xspace
 from headrace_viz.proto.xspace_pb2 import XSpace
 
-from .timelines import divided_step, step, timeline
+from .timelines import GROUP, OPS, divided_step, step, timeline
 
 
 def _written(path: Path, found: Timeline) -> Path:
@@ -42,6 +42,13 @@ def test_a_timeline_comes_back_as_it_was(tmp_path: Path) -> None:
 def test_segments_and_transfers_come_back_as_they_were(tmp_path: Path) -> None:
     found = timeline(divided_step(1, 1_000_100), divided_step(2, 1_000_300), step(3, 1_000_500))
     assert read_xspace(_written(tmp_path / "a.xplane.pb", found)).steps == found.steps
+
+
+def test_a_group_comes_back_with_its_members(tmp_path: Path) -> None:
+    found = dataclasses.replace(timeline(step(1, 1_000_100)), ops=(GROUP, *OPS[1:]))
+    assert read_xspace(_written(tmp_path / "a.xplane.pb", found)).ops[0] == GROUP
+    names = {metadata.name for metadata in to_xspace(found).planes[0].event_metadata.values()}
+    assert "layer/product:MatMul_AddV2_Tanh_1_more" in names  # a type as TensorBoard's table of operations takes it
 
 
 def test_what_waits_and_what_is_received_have_lines_of_their_own() -> None:

@@ -22,6 +22,17 @@ OPS = (
     TracedOp("read", "ReadVariableOp", "CPU:0", "kernels.read", 0, 4000, None),
 )
 
+GROUP = TracedOp(
+    "layer/product",
+    "MatMul + AddV2 + Tanh + 1 more",
+    "CPU:0",
+    "loops",
+    400,
+    100,
+    2100,
+    ("layer/product", "a", "b", "c"),
+)
+
 
 def step(number: int, start_ns: int, *, thread: int = 11, called_ns: int | None = None, error: str = "") -> StepEvent:
     """A step of 100 ns: 60 of a product, 30 of a sum, 10 before them."""

@@ -132,6 +132,8 @@ class _Process:
                 "floating-point operations": op.flops,
             }
             known = {name: value for name, value in about.items() if value not in (None, "")}
+            if op.members:
+                known["operations"] = list(op.members)
             group = self._groups[op.device]
             yield self._slice(op.type, "operation", group, run.thread_id, run.start_ns, run.end_ns, known)
         for transfer in step.transfers:

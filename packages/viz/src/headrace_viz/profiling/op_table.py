@@ -95,11 +95,12 @@ def op_rows(timelines: Sequence[Timeline], by: Grouping = "type") -> list[OpRow]
 
     Args:
       timelines: of one or several processes.
-      by: `"type"` takes all operations of a type together, `"name"` those of a name, `"device"` those of a device.
+      by: `"type"` takes all operations of a type together, `"name"` those of a name, `"device"` those of a device;
+        a group that a backend runs as a whole is one operation.
     """
     sums: dict[str, _Sum] = {}
     for timeline in timelines:
-        keys = [getattr(op, by) for op in timeline.ops]
+        keys = [op.title if by == "name" else getattr(op, by) for op in timeline.ops]
         costs = [(op.flops, op.moved_bytes) for op in timeline.ops]
         for step in timeline.steps:
             for run in step.events:

@@ -17,16 +17,18 @@ from headrace_viz.profiling.cost import MOVES_NOTHING, floating_operations, tens
 
 @dataclass(frozen=True, slots=True)
 class TracedOp:
-    """An operation of a plan.
+    """An operation of a plan, or a group of operations that its backend runs as a whole.
 
     Attributes:
-      name: its name.
-      type: its type.
+      name: its name; that of the first operation of a group.
+      type: its type; of a group the types of the first ones, and how many more there are.
       device: where it ran.
       kernel: what computed it; empty where the backend does not say.
-      input_bytes: bytes of its inputs, or None where they are not known before it runs.
+      input_bytes: bytes of its inputs, or None where they are not known before it runs; what members of a group hand to
+        each other counts as neither input nor output.
       output_bytes: bytes of its outputs, or None.
-      flops: additions and multiplications it takes, or None.
+      flops: additions and multiplications it takes, or None; of a group those of the members where they are known.
+      members: the names of the operations of a group; empty for an operation alone.
     """
 
     name: str
@@ -36,6 +38,12 @@ class TracedOp:
     input_bytes: int | None
     output_bytes: int | None
     flops: int | None
+    members: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """Its name, with how many more there are in its group."""
+        return f"{self.name} and {len(self.members) - 1} more" if self.members else self.name
 
     @property
     def moved_bytes(self) -> int | None:
@@ -161,7 +169,7 @@ class Timeline:
       start_ns: when recording began.
       end_ns: when it ended.
       threads: name of each thread that ran a step or a part of one.
-      ops: the operations of all plans that ran.
+      ops: the operations and groups that ran.
       steps: the steps, in the order in which they ended.
       memory: samples of memory in use.
       skipped_steps: steps that ran after the limit of the recording was reached.
@@ -218,16 +226,14 @@ def traced_steps(
     records: Sequence[hr.StepRecord],
 ) -> tuple[tuple[TracedOp, ...], tuple[StepEvent, ...], dict[int, str]]:
     """Return the operations, the steps and the thread names of what core recorded."""
+    plans: dict[int, _Plan] = {}
     ops: list[TracedOp] = []
-    plans: dict[int, dict[hr.Operation, int]] = {}
     steps: list[StepEvent] = []
     threads: dict[int, str] = {}
     for record in records:
-        numbers = plans.get(id(record.operations))
-        if numbers is None:
-            numbers = {op: number for number, op in enumerate(record.operations, start=len(ops))}
-            plans[id(record.operations)] = numbers
-            ops += _traced_ops(record)
+        plan = plans.get(id(record.operations))
+        if plan is None:
+            plan = plans[id(record.operations)] = _Plan(record, ops)
         threads[record.thread_id] = record.thread_name
         threads.update((segment.thread_id, segment.thread_name) for segment in record.segments)
         steps.append(
@@ -242,7 +248,7 @@ def traced_steps(
                 record.result_bytes,
                 record.arena_bytes,
                 record.error,
-                tuple(sorted(_op_events(record, numbers), key=in_order)),
+                tuple(sorted(_op_events(record, plan), key=in_order)),
                 tuple(sorted(map(_segment_event, record.segments), key=in_order)),
                 _transfers(record),
             )
@@ -250,11 +256,67 @@ def traced_steps(
     return tuple(ops), tuple(steps), threads
 
 
-def _op_events(record: hr.StepRecord, numbers: dict[hr.Operation, int]) -> Iterator[OpEvent]:
+class _Plan:
+    """Mutable: the operations of a plan that have been seen to run, by their numbers among those of all plans.
+
+    Args:
+      record: of a step of the plan.
+      ops: the operations of all plans, which grows.
+    """
+
+    def __init__(self, record: hr.StepRecord, ops: list[TracedOp]) -> None:
+        self._ops = ops
+        self._operations = record.operations
+        self._kernels = dict(zip(record.operations, record.kernels, strict=False))  # no kernels where nobody says them
+        self._numbers: dict[tuple[hr.Operation, int], int] = {}
+        self._readers: dict[hr.Operation, set[hr.Operation]] | None = None
+
+    def number(self, group: Sequence[hr.Operation], kind: str) -> int:
+        """Return the number of an operation or a group.
+
+        Args:
+          group: what ran as a whole.
+          kind: its type.
+        """
+        key = group[0], len(group)
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self._ops)
+            self._ops.append(self._traced(group, kind))
+        return number
+
+    def _traced(self, group: Sequence[hr.Operation], kind: str) -> TracedOp:
+        first, members = group[0], set(group)
+        inputs, outputs, flops = first.inputs, first.outputs, [floating_operations(op) for op in group]
+        if len(group) > 1:
+            inputs = list(dict.fromkeys(tensor for op in group for tensor in op.inputs if tensor.op not in members))
+            outputs = [tensor for op in group if self._is_read_outside(op, members) for tensor in op.outputs]
+        known = [number for number in flops if number is not None]
+        return TracedOp(
+            first.name,
+            kind,
+            short_device(first.device),
+            self._kernels.get(first, ""),
+            tensor_bytes(inputs),
+            tensor_bytes(outputs),
+            sum(known) if known else None,
+            tuple(op.name for op in group) if len(group) > 1 else (),
+        )
+
+    def _is_read_outside(self, op: hr.Operation, members: set[hr.Operation]) -> bool:
+        if self._readers is None:
+            self._readers = {}
+            for reader in self._operations:
+                for tensor in reader.inputs:
+                    self._readers.setdefault(tensor.op, set()).add(reader)
+        readers = self._readers.get(op, set())
+        return not readers or not readers <= members  # what no operation reads is a result of the step
+
+
+def _op_events(record: hr.StepRecord, plan: _Plan) -> Iterator[OpEvent]:
     for segment in record.segments:
-        thread, operations = segment.thread_id, segment.operations
-        for position, start, end in zip(segment.positions, segment.starts_ns, segment.ends_ns, strict=True):
-            yield OpEvent(numbers[operations[position]], start, end, thread)
+        for group, run in zip(segment.groups, segment.op_records(record.step), strict=True):
+            yield OpEvent(plan.number(group, run.type), run.start_ns, run.end_ns, segment.thread_id)
 
 
 def _segment_event(segment: hr.SegmentRecord) -> SegmentEvent:
@@ -325,17 +387,3 @@ def _transfer(route: _Route, send: _Half | None, receive: _Half | None) -> Trans
         target_thread=None if receive is None else receive.thread_id,
         waited_ns=0 if receive is None else receive.end_ns - receive.start_ns,
     )
-
-
-def _traced_ops(record: hr.StepRecord) -> Iterator[TracedOp]:
-    kernels = record.kernels or [""] * len(record.operations)
-    for op, kernel in zip(record.operations, kernels, strict=True):
-        yield TracedOp(
-            op.name,
-            op.type,
-            short_device(op.device),
-            kernel,
-            tensor_bytes(op.inputs),
-            tensor_bytes(op.outputs),
-            floating_operations(op),
-        )

@@ -42,6 +42,8 @@ _PREPARE = "Prepare"
 _FORMAT = 1
 _STEP_STATS = ("backend", "argument_bytes", "result_bytes", "arena_bytes", "error")
 _OP_STATS = ("type", "kernel", "input_bytes", "output_bytes", "flops")
+_MEMBERS_STAT = "members"
+"""The names of a group's operations, which have no blanks."""
 _SEGMENT_STATS = ("iteration", "queue_ns", "bytes_in", "bytes_out")
 _TRANSFER_STATS = ("tensor", "source", "target", "bytes", "source_thread", "target_thread", "waited_ns")
 _QUEUE_LINE, _TRANSFER_LINE = 2**40, 2**40 + 1
@@ -131,8 +133,10 @@ class _PlaneWriter:
         number = self._ops.get(position)
         if number is None:
             op = self._timeline.ops[position]
-            metadata = self._new_event(f"{op.name}:{op.type}")  # so TensorBoard's table of operations finds the type
+            kind = re.sub(r"\W+", "_", op.type)  # that of a group has blanks
+            metadata = self._new_event(f"{op.name}:{kind}")  # so TensorBoard's table of operations finds the type
             metadata.display_name = op.name
+            self.stat(metadata, _MEMBERS_STAT, " ".join(op.members))
             for name in _OP_STATS:
                 self.stat(metadata, name, getattr(op, name))
             number = self._ops[position] = metadata.id
@@ -279,9 +283,9 @@ class _Reader:
             if "type" in stats:
                 positions[number] = len(self.ops)
                 values: dict[str, Any] = {name: stats.get(name) for name in _OP_STATS}
-                self.ops.append(
-                    TracedOp(name=metadata.display_name, device=device, **{**values, "kernel": values["kernel"] or ""})
-                )
+                values["kernel"] = values["kernel"] or ""
+                members = tuple((stats.get(_MEMBERS_STAT) or "").split())
+                self.ops.append(TracedOp(name=metadata.display_name, device=device, members=members, **values))
             else:
                 marks[number] = metadata.name, stats.get("kind", "")
         for line in plane.lines:
