@@ -15,6 +15,7 @@ import re
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import headrace as hr
 from headrace_checkpoint.saver import CheckpointManager, Saver
@@ -64,7 +65,7 @@ class State:
         shape = [size // VARIABLES // 4]
         with graph.as_default():
             variables = [hr.Variable(hr.zeros(shape), name=f"v{number}") for number in range(VARIABLES)]
-            updates = [variable.assign_add(hr.ones(shape)) for variable in variables]
+            updates: list[Any] = [variable.assign_add(hr.ones(shape)) for variable in variables]
             self.update = hr.group(updates)
         self.session = hr.Session(graph)
         self.session.run(self.update)

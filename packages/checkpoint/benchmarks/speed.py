@@ -29,13 +29,14 @@ from headrace_checkpoint.store import StoredStep, write_step
 
 TENSORS = 16
 BLOCK = 8 << 20
+SAVES = 3
 
 
 def main() -> None:
     """Print every time, and write them to a file if asked to."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gigabytes", type=float, default=1.0, help="GiB of float32 values")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--directory", type=Path, help="on the disk to measure; by default the temporary folder")
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
@@ -55,22 +56,24 @@ def main() -> None:
 
 
 def measure(folder: Path, size: int, rounds: int) -> dict[str, list[float]]:
-    """Seconds of every round, by what was done; the contestants take turns."""
+    """Seconds of every round, by what was done; the contestants take turns, in one order and then in the other."""
     rng = np.random.default_rng(0)
     each = size // TENSORS // 4
     arrays = {f"layer_{number:02d}/kernel": rng.standard_normal(each, np.float32) for number in range(TENSORS)}
     savers = {"disk": _write_plain, "headrace save": _save_headrace, **_peers()}
     seconds: dict[str, list[float]] = {}
-    for _ in range(rounds):
-        for name, save in savers.items():
+    for number in range(rounds):
+        turns = list(savers.items())
+        for name, save in turns if number % 2 else reversed(turns):
             seconds.setdefault(name, []).append(_timed(lambda save=save: save(folder, arrays)))  # type: ignore[misc]
+            os.sync()  # so that nobody pays for what the one before him left
         seconds.setdefault("headrace load, verified", []).append(_timed(lambda: _load_headrace(folder, verify=True)))
         seconds.setdefault("headrace load, mapped", []).append(_timed(lambda: _load_headrace(folder, verify=False)))
         for name, load in _loaders().items():
             seconds.setdefault(name, []).append(_timed(lambda load=load: load(folder)))  # type: ignore[misc]
         _clean(folder)
         for name, times in _asynchronous(folder, arrays).items():
-            seconds.setdefault(name, []).append(times)
+            seconds.setdefault(name, []).extend(times)
         _clean(folder)
     return seconds
 
@@ -84,7 +87,7 @@ def _timed(work: Callable[[], object]) -> float:
 def _clean(folder: Path) -> None:
     for entry in folder.iterdir():
         shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
-    os.sync()  # so that nobody pays for what the one before him left
+    os.sync()
 
 
 def _write_plain(folder: Path, arrays: dict[str, Any]) -> None:
@@ -156,29 +159,35 @@ def _optional(name: str) -> Any:
         return None
 
 
-def _asynchronous(folder: Path, arrays: dict[str, Any]) -> dict[str, float]:
-    """How long training stands still for an asynchronous save, slower steps included, and how long the save takes."""
+def _asynchronous(folder: Path, arrays: dict[str, Any]) -> dict[str, list[float]]:
+    """How long training stands still for asynchronous saves, the slower step after each included, and their whole time.
+
+    A training step here does nothing but change every variable, so it has nothing behind which to hide.
+    """
     graph = hr.Graph()
     with graph.as_default():
         variables = [hr.Variable(hr.zeros(array.shape), name=name) for name, array in arrays.items()]
-        updates = [variable.assign_sub(hr.ones(variable.shape)) for variable in variables]
+        updates: list[Any] = [variable.assign_sub(hr.ones(variable.shape)) for variable in variables]
         step = hr.group(updates)
-    with hr.Session(graph) as session, CheckpointManager(folder / "async", asynchronous=True) as manager:
+    found: dict[str, list[float]] = {}
+    with (
+        hr.Session(graph) as session,
+        CheckpointManager(folder / "async", keep_latest=1, asynchronous=True) as manager,
+    ):
         train = session.make_callable(step)
         session.write_variables(arrays)
-        train()
-        plain = min(_timed(train) for _ in range(3))
-        start = time.perf_counter()
-        manager.save(session, 1)
-        called = time.perf_counter() - start
-        during = _timed(train)  # the first step gives each variable new memory: what is written is still read
-        manager.wait()
-        whole = time.perf_counter() - start
-    return {
-        "async save, call": called,
-        "async save, whole": whole,
-        "async save, slower updates": max(0.0, during - plain),
-    }
+        for number in range(1 + SAVES):
+            train()
+            plain = statistics.median(_timed(train) for _ in range(5))
+            kind = "async save" if number else "first async save"
+            start = time.perf_counter()
+            manager.save(session, number)
+            called = time.perf_counter()
+            first = _timed(train)  # each variable goes on in other memory: what is written is still read
+            manager.wait()
+            found.setdefault(f"{kind}, whole", []).append(time.perf_counter() - start)
+            found.setdefault(f"{kind}, stall", []).append(called - start + max(0.0, first - plain))
+    return found
 
 
 if __name__ == "__main__":

@@ -182,3 +182,30 @@ def test_is_alive() -> None:
     assert durable._is_alive(os.getpid())
     assert durable._is_alive(1)
     assert durable._is_alive(10**30)
+
+
+def test_the_disk_is_given_large_files_while_they_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(durable, "_BEHIND", 10)
+    calls: list[tuple[str, int, int]] = []
+
+    class Watched(Disk):
+        def write_behind(self, descriptor: int, begin: int, size: int) -> None:
+            super().write_behind(descriptor, begin, size)
+            calls.append(("behind", begin, size))
+
+        def sync(self, descriptor: int) -> None:
+            super().sync(descriptor)
+            calls.append(("sync", 0, os.fstat(descriptor).st_size))
+
+    durable.replace_file(tmp_path / "f", [b"0123", b"456789ABCDEFGHIJKLMNO", b"", b"P"], Watched())
+    assert (tmp_path / "f").read_bytes() == b"0123456789ABCDEFGHIJKLMNOP"
+    assert calls == [("behind", 0, 14), ("behind", 14, 10), ("sync", 0, 26)]
+
+
+def test_what_cannot_be_written_behind_is_left_to_fsync() -> None:
+    reading, writing = os.pipe()
+    try:
+        Disk().write_behind(writing, 0, 10)
+    finally:
+        os.close(reading)
+        os.close(writing)

@@ -41,6 +41,10 @@ Bytes = bytes | bytearray | memoryview
 _STAGED = ".tmp-"
 _DOOMED = ".del-"
 
+# So much at a time is handed to the disk while the file is still being written. Where memory takes all of a large file
+# first, the disk stands still meanwhile, and the fsync at the end has everything left to do.
+_BEHIND = 8 << 20
+
 # A temporary name of another host, whose processes cannot be asked after, counts as abandoned after a day.
 LEASE_SECONDS = 24 * 3600.0
 
@@ -55,6 +59,13 @@ class Disk:
     def write(self, descriptor: int, data: memoryview) -> int:
         """Write some of the data; returns how many bytes were taken, which may be fewer than given."""
         return os.write(descriptor, data)
+
+    def write_behind(self, descriptor: int, begin: int, size: int) -> None:
+        """Let the disk begin with a part of a file that was written; promises nothing, and never fails."""
+        # Linux begins to write such a part at once; it drops only what the disk has already.
+        if hasattr(os, "posix_fadvise"):
+            with contextlib.suppress(OSError):
+                os.posix_fadvise(descriptor, begin, size, os.POSIX_FADV_DONTNEED)
 
     def sync(self, descriptor: int) -> None:
         """Force a file's data to the disk."""
@@ -107,11 +118,17 @@ def write_file(path: Path, chunks: Iterable[Bytes], disk: Disk = DISK) -> None:
       OSError: any call failed; the file is then worth nothing and should be removed.
     """
     descriptor = disk.create(path)
+    written = handed_over = 0
     try:
         for chunk in chunks:
             rest = memoryview(chunk).cast("B")
             while rest:
-                rest = rest[disk.write(descriptor, rest) :]
+                taken = disk.write(descriptor, rest[:_BEHIND])
+                rest = rest[taken:]
+                written += taken
+                if written - handed_over >= _BEHIND:
+                    disk.write_behind(descriptor, handed_over, written - handed_over)
+                    handed_over = written
         disk.sync(descriptor)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -128,15 +128,27 @@ class Saver:
         step: int,
         objects: Mapping[str, Any] | None = None,
         metrics: Mapping[str, float] | None = None,
+        spare: hr.SpareMemory | None = None,
     ) -> Callable[[], str]:
         """Take hold of the values as they are now; the function that is returned writes them, whenever it is called.
 
-        Nothing is copied: variables that are updated meanwhile get fresh memory. See `save` for the arguments.
+        Nothing is copied: variables that are updated meanwhile go on in other memory.
 
+        Args:
+          session: see `save`.
+          directory: see `save`.
+          step: see `save`.
+          objects: see `save`.
+          metrics: see `save`.
+          spare: the memory in which variables go on; None: fresh memory each time.
+        Returns:
+          The function, which returns the step's folder.
         Raises:
           InvalidArgumentError: no session for variables that need one, or objects that are not JSON.
         """
-        values = _read(session, self._of(session))
+        values = _read(session, self._of(session), spare)
+        if spare is not None:
+            spare.reserve(values.values())
         streams = session.read_streams() if session is not None and self._variables is None else {}
         kept: dict[str, Any] = {
             "time": self._clock(),
@@ -282,12 +294,14 @@ def _split(session: hr.Session | None, variables: Sequence[hr.Variable]) -> tupl
     return inside, [variable for variable in variables if variable not in known]
 
 
-def _read(session: hr.Session | None, variables: Sequence[hr.Variable]) -> dict[str, Array]:
+def _read(
+    session: hr.Session | None, variables: Sequence[hr.Variable], spare: hr.SpareMemory | None
+) -> dict[str, Array]:
     check_names(variables)
     inside, outside = _split(session, variables)
-    values = {variable.name: variable.numpy(copy=False) for variable in outside}
+    values = {variable.name: variable.numpy(copy=False, spare=spare) for variable in outside}
     if session is not None:
-        read = session.read_variables(inside.values(), copy=False)
+        read = session.read_variables(inside.values(), copy=False, spare=spare)
         values |= {name: read[handle] for name, handle in inside.items()}
     return values
 
@@ -313,7 +327,8 @@ class CheckpointManager:
       keep_every_hours: keep one step for each so many hours too, for good.
       keep_every_steps: keep the steps whose number is a multiple of this too, for good.
       asynchronous: let `save` return at once and write in the background, one step at a time. The values are those of
-        the moment of the call; at most one more copy of the variables is held meanwhile.
+        the moment of the call. One more copy of the variables is held from then on, until `close`: the one that is
+        written while training goes on in the other.
       variables: which variables; None: all of the session's graph.
       parts: see `Saver`.
       writers: see `Saver`; the chief alone deletes steps.
@@ -358,6 +373,7 @@ class CheckpointManager:
         self._storage = storage_of(directory, disk)
         self._retention = Retention(keep_latest, Best.of(keep_best), keep_every_hours, keep_every_steps)
         self._background = BackgroundWork(f"saving to {self.directory}") if asynchronous else None
+        self._spare = hr.SpareMemory() if asynchronous else None
         self._saver = Saver(
             variables,
             parts=parts,
@@ -411,8 +427,10 @@ class CheckpointManager:
         Raises:
           OSError: the disk refused, now or in the background since the last call; earlier steps are still there.
         """
-        write = self._saver.prepare(session, self.directory, step=step, metrics=metrics, objects=objects)
         self.wait()
+        write = self._saver.prepare(
+            session, self.directory, step=step, metrics=metrics, objects=objects, spare=self._spare
+        )
         path = self._storage.path(str(next_attempt(self._storage, step)))
         if self._background is None:
             self._write(write, step)
@@ -434,7 +452,11 @@ class CheckpointManager:
 
     def close(self) -> None:
         """Wait for what is being written; raises what `wait` raises."""
-        self.wait()
+        try:
+            self.wait()
+        finally:
+            if self._spare is not None:
+                self._spare.close()
 
     def __enter__(self) -> Self:
         return self
@@ -457,6 +479,8 @@ class CheckpointManager:
         return self._saver.restore(session, self.directory, step=step, strict=strict, names=names)
 
     def _write(self, write: Callable[[], str], step: int) -> None:
+        if self._spare is not None:
+            self._spare.fill()
         write()
         if not self._is_chief:
             return

@@ -216,6 +216,7 @@ from headrace.passes import debug
 from headrace.passes.precision import mixed_precision
 from headrace.placement.replica_device import replica_device
 from headrace.plan.plan import register_backend, register_device
+from headrace.runtime.spare_memory import SpareMemory
 from headrace.runtime.trace import SegmentRecord, StepRecord, Trace
 from headrace.session import PendingStep, Session
 from headrace.signature import Signature
@@ -287,6 +288,7 @@ __all__ = [
     "Shape",
     "Signature",
     "SparseConditionalAccumulator",
+    "SpareMemory",
     "SparseTensor",
     "StagingArea",
     "StepRecord",

@@ -69,6 +69,13 @@ class VariableStorage(Protocol):
         of which a copy is kept. If it raises before it writes, the variable keeps its old value.
         """
 
+    def rewrite(self, change: Callable[[Array, Array], None]) -> None:
+        """Write every element of the value anew under the variable's lock, without a copy of the old one.
+
+        `change` gets the old value, and an array of its shape to which it writes the new one; they may be the same
+        array. If it raises before it writes, the variable keeps its old value.
+        """
+
     def acquire(self, fresh: tuple[int, ...] | None) -> Array:
         """Lock the variable and give an array without gaps that holds its value and that nobody else sees.
 

@@ -29,6 +29,7 @@ from headrace.runtime.feeds import check_fed_once, check_feed_names, feed_tensor
 from headrace.runtime.fetches import Fetches, flatten_fetches
 from headrace.runtime.initialization import buffer_of
 from headrace.runtime.resources import ResourceManager, VariableBuffer, process_resources, read_only
+from headrace.runtime.spare_memory import SpareMemory
 from headrace.runtime.step_control import Cancellation, RunningSteps
 from headrace.runtime.step_definition import StepDefinition, check_value_count
 from headrace.runtime.trace import Trace
@@ -269,13 +270,16 @@ class Session:
 
         return step_of_parts
 
-    def read_variables(self, names: Iterable[str] | None = None, *, copy: bool = True) -> dict[str, Array]:
+    def read_variables(
+        self, names: Iterable[str] | None = None, *, copy: bool = True, spare: SpareMemory | None = None
+    ) -> dict[str, Array]:
         """Copies of the values of variables of the session, by name.
 
         Args:
           names: which ones; all of the graph's by default. Those without a value get their initial value first.
           copy: False gives read-only views instead, at no cost. They stay as they are: while a view lives, the next
             update of its variable writes to fresh memory.
+          spare: where updates take that memory from, now and later.
         Raises:
           NotFoundError: the graph has no variable of a name.
         """
@@ -286,7 +290,7 @@ class Session:
             if name not in buffers:
                 raise _no_variable(name, buffers)
         self._initialize(wanted)
-        values = {name: buffers[name].read() for name in wanted}
+        values = {name: buffers[name].read(spare) for name in wanted}
         return {name: value.copy() if copy else read_only(value) for name, value in values.items()}
 
     def write_variables(self, values: Mapping[str, Array], *, copy: bool = True) -> None:

@@ -34,6 +34,7 @@ from headrace.graph.scopes import (
     without_control_dependencies,
 )
 from headrace.runtime.resources import PROCESS_CONTAINER, VariableBuffer, process_resources, read_only
+from headrace.runtime.spare_memory import SpareMemory
 from headrace.session import Session
 from headrace.types import Array, DType, DTypeLike, Shape, ShapeLike, TensorSpec, as_dtype, as_shape
 
@@ -265,12 +266,13 @@ class Variable(Operators):
         """
         return VariableRows(self, convert_to_tensor(indices))
 
-    def numpy(self, *, copy: bool = True) -> Array:
+    def numpy(self, *, copy: bool = True, spare: SpareMemory | None = None) -> Array:
         """A copy of the value of a variable that lives in the process.
 
         Args:
           copy: False gives a read-only view instead, at no cost. It stays as it is: while it lives, the next update of
             the variable writes to fresh memory.
+          spare: where updates take that memory from, now and later.
         Raises:
           FailedPreconditionError: the variable belongs to a graph, so each session has its own value.
         """
@@ -282,7 +284,7 @@ class Variable(Operators):
                 got="one of a graph",
                 hint="session.run(variable) gives the value in that session",
             )
-        value = self._storage.read()
+        value = self._storage.read(spare)
         return value.copy() if copy else read_only(value)
 
     def __repr__(self) -> str:

@@ -33,20 +33,20 @@ def _assign(op: OpContext, variable: VariableStorage, value: Array) -> None:
 
 @register_kernel("AssignAddVariableOp")
 def _assign_add(op: OpContext, variable: VariableStorage, value: Array) -> None:
-    def add(target: Array) -> None:
-        _check_same_shape(target, value)
-        np.add(target, value, out=target)
+    def add(old: Array, new: Array) -> None:
+        _check_same_shape(old, value)
+        np.add(old, value, out=new)
 
-    variable.update(add)
+    variable.rewrite(add)
 
 
 @register_kernel("AssignSubVariableOp")
 def _assign_sub(op: OpContext, variable: VariableStorage, value: Array) -> None:
-    def subtract(target: Array) -> None:
-        _check_same_shape(target, value)
-        np.subtract(target, value, out=target)
+    def subtract(old: Array, new: Array) -> None:
+        _check_same_shape(old, value)
+        np.subtract(old, value, out=new)
 
-    variable.update(subtract)
+    variable.rewrite(subtract)
 
 
 def _check_same_shape(target: Array, value: Array) -> None:

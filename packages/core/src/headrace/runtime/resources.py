@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from headrace.errors import DTypeError, FailedPreconditionError, InvalidArgumentError, ShapeError
+from headrace.runtime.spare_memory import SpareMemory
 from headrace.types import Array, DType, Shape, as_dtype
 
 __all__ = ["PROCESS_CONTAINER", "ResourceManager", "VariableBuffer", "process_resources", "read_only"]
@@ -23,7 +24,8 @@ class VariableBuffer:
 
     Readers get the buffer itself, no copy. An update writes in place if no reader holds the buffer (by its reference
     count, as TensorFlow's copy-on-read does); otherwise it writes to a fresh one and exchanges them, so that a reader
-    never sees a half-written value. A buffer that was adopted is never written in place.
+    never sees a half-written value; `read` may say where fresh ones come from. A buffer that was adopted is never
+    written in place.
 
     Args:
       name: the name under which it is shared.
@@ -36,6 +38,7 @@ class VariableBuffer:
         self.dtype = dtype
         self.shape = shape
         self._value: Array | None = None
+        self._spare: SpareMemory | None = None
         self._lock = threading.Lock()
 
     @property
@@ -43,10 +46,15 @@ class VariableBuffer:
         """True once a value was assigned."""
         return self._value is not None
 
-    def read(self) -> Array:
-        """The current value; the caller must not write to it."""
+    def read(self, spare: SpareMemory | None = None) -> Array:
+        """The current value; the caller must not write to it.
+
+        Args:
+          spare: where updates that must write elsewhere take their memory from now on; None: as before.
+        """
         with self._lock:  # an update in place may be under way
             value = self._value
+            self._spare = spare or self._spare
         if value is None:
             raise self._uninitialized()
         return value
@@ -75,11 +83,20 @@ class VariableBuffer:
         with self._lock:
             if self._value is None:
                 raise self._uninitialized()
-            target = self._value if self._is_own() else self._value.copy()
+            target = self._value if self._is_own() else self._moved()
             replacement = change(target)
             if replacement is not None:
                 self.check(replacement)
                 target = np.array(replacement)  # it may be memory of a step, or of the caller
+            self._value = target
+
+    def rewrite(self, change: Callable[[Array, Array], None]) -> None:
+        """Write every element anew under the variable's lock (see the interface)."""
+        with self._lock:
+            if self._value is None:
+                raise self._uninitialized()
+            target = self._value if self._is_own() else self._elsewhere(self._value.shape)
+            change(self._value, target)
             self._value = target
 
     def acquire(self, fresh: tuple[int, ...] | None) -> Array:
@@ -89,10 +106,10 @@ class VariableBuffer:
             if self._value is not None and self._value.flags.c_contiguous and self._is_own():
                 return self._value
             if fresh is not None:
-                return np.empty(fresh, self.dtype.array_type)
+                return self._elsewhere(fresh)
             if self._value is None:
                 raise self._uninitialized()
-            return np.array(self._value, order="C")
+            return self._moved()
         except BaseException:
             self._lock.release()
             raise
@@ -132,6 +149,19 @@ class VariableBuffer:
                 got=f"one that is {'writable' if flags.writeable else 'not laid out so'}",
                 hint="value.flags.writeable = False if nobody writes to it, or write_variables(..., copy=True)",
             )
+
+    def _elsewhere(self, shape: tuple[int, ...]) -> Array:
+        """Other memory for the next value, of any content."""
+        if self._value is None or self._spare is None:
+            return np.empty(shape, self.dtype.array_type)
+        return self._spare.exchange(self._value, shape)
+
+    def _moved(self) -> Array:
+        """The value in other memory, without gaps."""
+        assert self._value is not None
+        target = self._elsewhere(self._value.shape)
+        np.copyto(target, self._value)
+        return target
 
     def _is_own(self) -> bool:
         """Whether the value may be written in place: not if it was adopted, or if somebody reads it."""
