@@ -25,8 +25,8 @@ _DEFAULT_DEVICE = "/device:CPU:0"
 def run_metadata(trace: hr.Trace, *, scoped: bool = False) -> RunMetadata:
     """Return the compute time and memory of every operation that the trace saw, summed over its steps.
 
-    TensorBoard takes one record for each operation, so the times of several runs of one are added up. What a backend runs
-    as a whole has its time at its first operation.
+    TensorBoard takes one record for each operation, so the times of several runs of one are added up. What a backend
+    runs as a whole has its time at its first operation.
 
     Args:
       trace: of `session.run(..., trace=trace)`.

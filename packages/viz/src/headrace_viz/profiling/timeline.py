@@ -289,8 +289,9 @@ class _Plan:
         first, members = group[0], set(group)
         inputs, outputs, flops = first.inputs, first.outputs, [floating_operations(op) for op in group]
         if len(group) > 1:
-            inputs = list(dict.fromkeys(tensor for op in group for tensor in op.inputs if tensor.op not in members))
-            outputs = [tensor for op in group if self._is_read_outside(op, members) for tensor in op.outputs]
+            read = [tensor for op in group for tensor in op.inputs if tensor.op not in members]
+            inputs = tuple(dict.fromkeys(read))
+            outputs = tuple(tensor for op in group if self._is_read_outside(op, members) for tensor in op.outputs)
         known = [number for number in flops if number is not None]
         return TracedOp(
             first.name,
