@@ -205,6 +205,21 @@ class Functions(Protocol):
         """
 
 
+    def segment(self, function: str, shapes: Sequence[Shape], then: str | None = None) -> tuple[Graph, Functions]:
+        """The body of a function as a segment, optimised and not compiled, and the functions that it calls.
+
+        For backends that compile an operation together with the functions that it calls.
+
+        Args:
+          function: the name of the function.
+          shapes: of its arguments.
+          then: see `compiled`.
+        Raises:
+          NotFoundError: there is no such function.
+          HeadraceError: the shapes do not fit the function.
+        """
+
+
 class OpContext(Protocol):
     """What a kernel sees of the operation it computes."""
 

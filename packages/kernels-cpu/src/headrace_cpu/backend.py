@@ -44,6 +44,7 @@ class CpuBackend:
     def compile(self, segment: Graph, resources: Resources, functions: Functions) -> CpuPlan:
         """Compile a bounded graph."""
         from headrace_cpu.layout import lay_out
+        from headrace_cpu.nesting import Nesting
         from headrace_cpu.onednn import library_call, onednn
         from headrace_cpu.plan import CpuPlan
         from headrace_cpu.scheduling import schedule
@@ -55,4 +56,5 @@ class CpuBackend:
         if library is not None:
             library.use_threads(library_threads)
         program = Program.of(segment, resources, functions)
-        return CpuPlan(lay_out(schedule(program, library_call)), threads, library_threads)
+        nesting = Nesting(functions, resources, library_call)
+        return CpuPlan(lay_out(schedule(program, library_call, nesting.find)), threads, library_threads)

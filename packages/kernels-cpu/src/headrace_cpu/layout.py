@@ -79,6 +79,11 @@ class Layout:
     fresh: dict[Key, int]
     host_outputs: frozenset[int]
 
+    @property
+    def units(self) -> list[Unit]:
+        """What all native runs do."""
+        return [unit for run in self.runs for unit in run.units]
+
 
 def lay_out(schedule: Schedule) -> Layout:
     """Lower every group and plan the memory of a step."""
@@ -111,7 +116,10 @@ def _units(schedule: Schedule, number: int, readers: dict[Key, set[int]], wanted
         line = schedule.program.lines[schedule.lines[first]]
         call = schedule.library[first]
         inputs = schedule.memory[line.op]
-        return [Unit(None, call, inputs + line.outputs, inputs, line.outputs, line=schedule.lines[first])]
+        made = line.outputs
+        if first in schedule.nested:  # loops pass on what they capture, which is seldom used after them
+            made = tuple(key for key in made if key in wanted or readers.get(key))
+        return [Unit(None, call, inputs + made, inputs, made, line=schedule.lines[first])]
     items = [schedule.items[position] for position in group.items]
     outputs = [
         output

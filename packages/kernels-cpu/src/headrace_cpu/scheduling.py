@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,7 +56,8 @@ class Schedule:
       storages: the variables, by number.
       roots: for each value the key of its memory.
       sizes: bytes of each memory; `specs`: elements and dtype of each that is an array.
-      library: for items that a library computes, what it does.
+      library: for items that a library computes, or that are loops or branches, what it does.
+      nested: those of them that are loops or branches.
       checks: for items whose integers must be in `[0, bound)` the key of these and the bound.
       memory: for operations that a library computes the keys of the inputs.
       again: for each group the items of others that it computes again.
@@ -72,6 +73,7 @@ class Schedule:
     sizes: dict[Key, int] = field(default_factory=dict)
     specs: dict[Key, Tensor] = field(default_factory=dict)
     library: dict[int, Any] = field(default_factory=dict)
+    nested: set[int] = field(default_factory=set)
     checks: dict[int, tuple[Key, int]] = field(default_factory=dict)
     memory: dict[Operation, tuple[Key, ...]] = field(default_factory=dict)
     again: list[list[int]] = field(default_factory=list)
@@ -96,15 +98,16 @@ def _bytes(tensor: Tensor) -> int:
     return math.prod(tensor.shape.as_tuple()) * tensor.dtype.size
 
 
-def schedule(program: Program, library: Any) -> Schedule:
+def schedule(program: Program, library: Callable[[Operation], Any], nested: Callable[[Line], Any]) -> Schedule:
     """Choose what computes each operation of a program, fuse and order.
 
     Args:
       program: the segment.
       library: called with an operation; gives what a library would do, or None.
+      nested: called with a line; gives the loop or branch that it is in native code, or None.
     """
     result = Schedule(program)
-    made = _Maker(result, library)
+    made = _Maker(result, library, nested)
     for position, line in enumerate(program.lines):
         made.add(position, line)
     result.groups = fuse(result.items, result.sizes)
@@ -117,7 +120,8 @@ def schedule(program: Program, library: Any) -> Schedule:
 @dataclass(slots=True)
 class _Maker:
     schedule: Schedule
-    library: Any
+    library: Callable[[Operation], Any]
+    nested: Callable[[Line], Any]
     finished: dict[Operation, frozenset[int]] = field(default_factory=dict)  # operation -> items it waits for
     uses: dict[int, int] = field(default_factory=dict)  # value -> the last line that uses it
     writes: dict[Key, list[int]] = field(default_factory=dict)  # variable -> lines that may write it
@@ -205,6 +209,10 @@ class _Maker:
             items = self._loops(line) if native else None
             alone = native and items is None and line.op.type != "AddN"  # a library adds only what it multiplies itself
             step = (self._gather(line) or self.library(line.op)) if alone else None
+            if alone and step is None:
+                step = self.nested(line)
+                if step is not None:
+                    self.schedule.nested.add(len(self.schedule.items))
         if items is None:
             if step is not None:
                 self.schedule.library[len(self.schedule.items)] = step

@@ -52,11 +52,13 @@ class Text:
       lines: the instructions so far.
       lanes: how many elements a value has now.
       functions: names of the module's own functions and intrinsics that are called.
+      allocas: what to reserve on the stack when the function begins.
     """
 
     lines: list[str] = field(default_factory=list)
     lanes: int = 1
     functions: dict[str, str] = field(default_factory=dict)
+    allocas: list[str] = field(default_factory=list)
     count: int = 0
 
     def name(self) -> str:
@@ -81,6 +83,12 @@ class Text:
         """Write an instruction and return its result."""
         name = self.name()
         self.lines.append(f"  {name} = {text}")
+        return name
+
+    def stack(self, pointers: int) -> str:
+        """Room for a table of pointers, made once for each call of the function."""
+        name = self.name()
+        self.allocas.append(f"  {name} = alloca [{pointers} x ptr], align 64")
         return name
 
     def type(self, element: str) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from headrace.errors import InternalError
+from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation
 from headrace.interfaces import Compiled, Functions, OpContext, Rendezvous, Resources, StepControl, VariableStorage
 from headrace.types import DType, Shape, TensorSpec
@@ -158,12 +159,19 @@ class _NoFunctions:
     """The functions of computations that call none: constant folding, and segments without loops and branches."""
 
     def compiled(self, function: str, arguments: Sequence[Any], then: str | None = None) -> Compiled:
-        raise InternalError(
-            f"function '{function}' was called where there are none",
-            expected="a segment compiled together with its functions",
-            got="one compiled alone",
-            hint="pass the functions of the plan to Backend.compile",
-        )
+        raise _without_functions(function)
+
+    def segment(self, function: str, shapes: Sequence[Shape], then: str | None = None) -> tuple[Graph, Functions]:
+        raise _without_functions(function)
+
+
+def _without_functions(function: str) -> InternalError:
+    return InternalError(
+        f"function '{function}' was called where there are none",
+        expected="a segment compiled together with its functions",
+        got="one compiled alone",
+        hint="pass the functions of the plan to Backend.compile",
+    )
 
 
 NO_FUNCTIONS: Functions = _NoFunctions()

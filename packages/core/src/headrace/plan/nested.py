@@ -52,6 +52,7 @@ class NestedPlans:
         self._config = config
         self._plans: dict[tuple[str, str | None, _Shapes], Compiled] = {}
         self._compiled_for: dict[tuple[str, str | None], list[tuple[list[Shape], Compiled]]] = {}
+        self._segments: dict[tuple[str, str | None, tuple[Shape, ...]], tuple[Graph, Functions]] = {}
         self._lock = threading.RLock()  # a body that calls functions compiles them when it runs, in any thread
 
     def compiled(self, function: str, arguments: Sequence[Any], then: str | None = None) -> Compiled:
@@ -76,16 +77,28 @@ class NestedPlans:
                 return compiled
         if len(known) >= EXACT_SHAPES:
             wanted = [old.relax(new) for old, new in zip(known[-1][0], wanted, strict=True)]
-        following = None if then is None else self._library[then]
-        segment = optimize(_bounded(body, following, wanted), self._config)
-        if body.effects.blocks or (following is not None and following.effects.blocks):
-            segment = in_order_of_waits(segment) or segment
-        functions = self
-        if segment.functions is not self._library:  # passes have added some
-            functions = NestedPlans(segment.functions, self._backend, self._resources, self._config)
+        segment, functions = self.segment(function, wanted, then)
         compiled = compile_segment(self._backend, segment, self._resources, functions, self._config)
         known.append((wanted, compiled))
         return compiled
+
+    def segment(self, function: str, shapes: Sequence[Shape], then: str | None = None) -> tuple[Graph, Functions]:
+        """The body of a function as a segment, and the functions that it calls (see the interface)."""
+        key = (function, then, tuple(shapes))
+        with self._lock:
+            if key not in self._segments:
+                self._segments[key] = self._optimized(function, shapes, then)
+            return self._segments[key]
+
+    def _optimized(self, function: str, shapes: Sequence[Shape], then: str | None) -> tuple[Graph, Functions]:
+        body = self._library[function]
+        following = None if then is None else self._library[then]
+        segment = optimize(_bounded(body, following, shapes), self._config)
+        if body.effects.blocks or (following is not None and following.effects.blocks):
+            segment = in_order_of_waits(segment) or segment
+        if segment.functions is self._library:
+            return segment, self
+        return segment, NestedPlans(segment.functions, self._backend, self._resources, self._config)  # passes added some
 
 
 def compile_segment(

@@ -1,0 +1,226 @@
+"""The code of loops and branches whose functions compile wholly to native code: one function each, and one per block.
+
+A loop keeps its variables twice, in two halves of memory: an iteration reads one half and writes the other. What no
+iteration changes is read where it lies. The memory of a loop or branch begins with LINE bytes of its own state, so that
+it can go on after a pause; that of a loop goes on with its condition and the two halves, and the rest is for the block
+that runs inside, again with LINE bytes of state before its values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.types import DType
+from headrace_cpu.block import block_of, place_of
+from headrace_cpu.layout import Layout, Unit
+from headrace_cpu.nesting import LINE, NativeBranch, NativeLoop
+from headrace_cpu.text import Text
+from headrace_cpu.units import BUDGET, PAUSED, RESUMED, Module, copy_bytes, entry, estimate, pointer_to, write_units
+
+__all__ = ["write_nested"]
+
+_PARAMETERS = "ptr %data, ptr %state, ptr %arena, ptr %constants, ptr %table"
+
+
+def write_nested(module: Module, t: Text, unit: Unit, pointers: Sequence[str]) -> str:
+    """Write the call of a loop or branch (see `units.WriteNested`).
+
+    Args:
+      module: gets the functions.
+      t: the function that calls.
+      unit: the loop or branch.
+      pointers: of its inputs, of those of its outputs that are used, and of its own memory.
+    """
+    call: NativeLoop | NativeBranch = unit.call
+    count = len(unit.inputs)
+    places = dict(zip(unit.outputs, pointers[count:-1], strict=True))
+    given = [*pointers[:count], *(places.get(key, "null") for key in call.outputs)]
+    symbol = _loop(module, call) if isinstance(call, NativeLoop) else _branch(module, call)
+    data = _table(t, given)
+    own = pointers[-1]
+    inside = t.put(f"getelementptr i8, ptr {own}, i64 {LINE}")
+    return t.put(f"call i32 @{symbol}(ptr {data}, ptr {own}, ptr {inside}, ptr %constants, ptr %table)")
+
+
+def _table(t: Text, pointers: Sequence[str]) -> str:
+    """A table of pointers on the stack."""
+    table = t.stack(len(pointers))
+    for number, pointer in enumerate(pointers):
+        _point(t, table, number, pointer)
+    return table
+
+
+def _point(t: Text, table: str, number: int, pointer: str) -> None:
+    t.line(f"store ptr {pointer}, ptr {t.put(f'getelementptr ptr, ptr {table}, i64 {number}')}")
+
+
+def _given(t: Text, number: int) -> str:
+    """One of the pointers that the function is given."""
+    return t.put(f"load ptr, ptr {t.put(f'getelementptr ptr, ptr %data, i64 {number}')}")
+
+
+def _offset(t: Text, pointer: str, offset: int | str) -> str:
+    return t.put(f"getelementptr i8, ptr {pointer}, i64 {offset}")
+
+
+def _defined(module: Module, kind: str, t: Text, largest: int = 1) -> str:
+    """Add a finished function to the module; gives its name."""
+    symbol = module.symbol(kind)
+    head = [
+        f"define internal i32 @{symbol}({_PARAMETERS}) {{",
+        f"  %args = alloca [{largest + 1} x ptr], align 64",
+        "  %job = alloca [2 x i64], align 16",
+    ]
+    module.functions[symbol] = "\n".join([*head, *t.allocas, *t.lines, "}"])
+    return symbol
+
+
+def _block(module: Module, layout: Layout, unwanted: frozenset[int]) -> str:
+    """A function that runs a layout: its arguments and results are the pointers given, in that order.
+
+    Results whose positions are `unwanted` are not written.
+    """
+    program, roots = layout.schedule.program, layout.schedule.roots
+    count = len(program.arguments)
+    fresh = [key for key, _ in sorted(layout.fresh.items(), key=lambda item: item[1])]
+    slots = [*program.arguments, *fresh]
+    block = block_of(layout, layout.units, module.constant, slots)
+    t = module.text()
+    data = [_given(t, number) for number in range(count)]
+    data += [_given(t, count + layout.fresh[key]) for key in fresh]
+    write_units(module, t, block, data)
+    given = {key: number for number, key in enumerate(slots)}
+    for position, number in enumerate(program.results):
+        root = roots.get(number, number)
+        if position not in unwanted and layout.fresh.get(root) != position:
+            tensor = program.tensors[number]
+            size = (tensor.shape.num_elements or 0) * tensor.dtype.size
+            source = pointer_to(t, place_of(layout, root, module.constant, given), data)
+            copy_bytes(t, _given(t, count + position), source, size)
+    t.line("ret i32 0")
+    largest = max((len(unit.keys) for unit in layout.units if unit.region is not None), default=1)
+    return _defined(module, "block", t, largest)
+
+
+def _truth(t: Text, pointer: str, dtype: DType) -> str:
+    """Whether a scalar is not zero; NaN is not."""
+    element = f"i{8 * dtype.size}"
+    bits = t.put(f"load {element}, ptr {pointer}")
+    if dtype.is_floating:  # all but the sign
+        bits = t.put(f"shl {element} {bits}, 1")
+    return t.put(f"icmp ne {element} {bits}, 0")
+
+
+def _loop(module: Module, loop: NativeLoop) -> str:
+    """The function of a loop; `%state` holds in which half its variables are, and whether an iteration has begun."""
+    condition = _block(module, loop.condition, frozenset())
+    body = _block(module, loop.body, loop.kept)
+    count = len(loop.sizes)
+    varying = [number for number in range(count) if number not in loop.kept]
+    t = module.text()
+    inputs = [_given(t, number) for number in range(count)]
+    halves = _offset(t, "%arena", LINE)  # the condition is at %arena
+    inner = _offset(t, "%arena", LINE + 2 * loop.half)
+    values = _offset(t, inner, LINE)
+    inside_place = t.put("getelementptr i64, ptr %state, i64 1")
+    table = t.stack(2 * count + 1)
+    for number in sorted(loop.kept):
+        _point(t, table, number, inputs[number])
+    _point(t, table, 2 * count, "%arena")
+    nested = f"ptr {inner}, ptr {values}, ptr %constants, ptr %table"
+    resumed = t.put(f"icmp ne i64 {entry(t, RESUMED)}, 0")
+    t.line(f"br i1 {resumed}, label %resumed, label %fresh")
+
+    t.start("fresh")
+    begin = t.stack(count + 1)
+    for number, pointer in enumerate(inputs):
+        start = pointer
+        if number not in loop.kept:
+            start = _offset(t, halves, loop.offsets[number])
+            copy_bytes(t, start, pointer, loop.sizes[number])
+        _point(t, begin, number, start)
+    _point(t, begin, count, "%arena")
+    status = t.put(f"call i32 @{condition}(ptr {begin}, {nested})")
+    t.line(f"br i1 {t.put(f'icmp eq i32 {status}, 0')}, label %head, label %failed")
+    t.start("failed")
+    t.line(f"ret i32 {status}")
+
+    t.start("resumed")
+    at = t.put("load i64, ptr %state")
+    begun = t.put(f"load i64, ptr {inside_place}")
+    t.line(f"br i1 {t.put(f'icmp ne i64 {begun}, 0')}, label %iteration, label %between")
+    t.start("between")
+    t.line(f"store i64 0, ptr {t.put(f'getelementptr i64, ptr %table, i64 {RESUMED}')}")
+    t.line("br label %iteration")
+
+    t.start("head")
+    t.line("%now = phi i64 [ 0, %fresh ], [ %next, %over ]")
+    t.line(f"br i1 {_truth(t, '%arena', loop.condition_dtype)}, label %more, label %end")
+    t.start("more")
+    budget = t.put(f"getelementptr i64, ptr %table, i64 {BUDGET}")
+    left = t.put(f"sub i64 {t.put(f'load i64, ptr {budget}')}, {_cost(loop.body)}")
+    t.line(f"store i64 {left}, ptr {budget}")
+    t.line(f"br i1 {t.put(f'icmp slt i64 {left}, 0')}, label %pause, label %iteration")
+    t.start("pause")
+    t.line("store i64 %now, ptr %state")
+    t.line(f"store i64 0, ptr {inside_place}")
+    t.line(f"ret i32 {PAUSED}")
+
+    t.start("iteration")
+    t.line(f"%from = phi i64 [ %now, %more ], [ {at}, %resumed ], [ {at}, %between ]")
+    t.line(f"%next = sub i64 {loop.half}, %from")
+    old, new = _offset(t, halves, "%from"), _offset(t, halves, "%next")
+    for number in varying:
+        _point(t, table, number, _offset(t, old, loop.offsets[number]))
+        _point(t, table, count + number, _offset(t, new, loop.offsets[number]))
+    status = t.put(f"call i32 @{body}(ptr {table}, {nested})")
+    t.line(f"br i1 {t.put(f'icmp eq i32 {status}, 0')}, label %over, label %stopped")
+    t.start("over")
+    t.line("br label %head")
+    t.start("stopped")
+    t.line("store i64 %from, ptr %state")
+    t.line(f"store i64 1, ptr {inside_place}")
+    t.line(f"ret i32 {status}")
+
+    t.start("end")
+    last = _offset(t, halves, "%now")
+    for number in range(count):
+        source = inputs[number] if number in loop.kept else _offset(t, last, loop.offsets[number])
+        _copy_if_wanted(t, _given(t, count + number), source, loop.sizes[number])
+    t.line("ret i32 0")
+    return _defined(module, "loop", t)
+
+
+def _copy_if_wanted(t: Text, target: str, source: str, size: int) -> None:
+    wanted, done = t.label("wanted"), t.label("done")
+    t.line(f"br i1 {t.put(f'icmp ne ptr {target}, null')}, label %{wanted}, label %{done}")
+    t.start(wanted)
+    copy_bytes(t, target, source, size)
+    t.line(f"br label %{done}")
+    t.start(done)
+
+
+def _cost(layout: Layout) -> int:
+    schedule = layout.schedule
+    return estimate(layout.units, lambda key: schedule.sizes.get(key, 0))
+
+
+def _branch(module: Module, branch: NativeBranch) -> str:
+    """The function of a branch: which one is taken is read again after a pause, since nobody writes it."""
+    t = module.text()
+    blocks = [_block(module, layout, frozenset()) for layout in branch.layouts]
+    chooser = _given(t, 0)
+    rest = _offset(t, "%data", 8)
+    if branch.is_case:
+        element = f"i{8 * branch.chooser.size}"
+        index = t.put(f"load {element}, ptr {chooser}")
+        cases = " ".join(f"{element} {number}, label %take{number}" for number in range(len(blocks) - 1))
+        t.line(f"switch {element} {index}, label %take{len(blocks) - 1} [ {cases} ]")
+    else:
+        t.line(f"br i1 {_truth(t, chooser, branch.chooser)}, label %take0, label %take1")
+    for number, block in enumerate(blocks):
+        t.start(f"take{number}")
+        values = _offset(t, "%arena", LINE)
+        status = t.put(f"call i32 @{block}(ptr {rest}, ptr %arena, ptr {values}, ptr %constants, ptr %table)")
+        t.line(f"ret i32 {status}")
+    return _defined(module, "branch", t)

@@ -1,0 +1,276 @@
+"""StepSource: writes the step function of a plan, a few lines of Python around native calls."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from headrace.plan import ALIGNMENT, Line, group_inputs
+from headrace.types import Array
+from headrace_cpu.block import Block, block_of, integers_of
+from headrace_cpu.calling import Failure, Located, call_again, call_in_slices, call_updating, checked
+from headrace_cpu.driver import DriverText, write_driver
+from headrace_cpu.gathering import Gather
+from headrace_cpu.host import host
+from headrace_cpu.layout import Layout, Run, Unit
+from headrace_cpu.scheduling import Key
+from headrace_cpu.units import contains_blocks
+
+__all__ = ["StepSource"]
+
+_Driver = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+
+
+class ConstantPool:
+    """The constants that native code reads, one after the other in one aligned block. Mutable."""
+
+    def __init__(self) -> None:
+        self._values: list[Array] = []
+        self._offsets: dict[int, int] = {}  # by id of the value
+        self._size = 0
+        self._memory: Array | None = None
+
+    def offset(self, value: Array) -> int:
+        """Where a constant lies, in bytes."""
+        key = id(value)
+        if key not in self._offsets:
+            self._offsets[key] = self._size
+            self._values.append(value)
+            self._size += -(-max(value.nbytes, 1) // ALIGNMENT) * ALIGNMENT
+        return self._offsets[key]
+
+    def address(self) -> int:
+        """Of the whole block; to be asked when all constants are there."""
+        if self._memory is None:
+            self._memory = np.zeros(self._size + ALIGNMENT, np.uint8)
+            start = -self._memory.ctypes.data % ALIGNMENT
+            for value, offset in zip(self._values, self._offsets.values(), strict=True):
+                flat = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
+                self._memory[start + offset : start + offset + flat.size] = flat
+        return int(self._memory.ctypes.data) + (-self._memory.ctypes.data % ALIGNMENT)
+
+
+class StepSource:
+    """The step function of a layout, being written. Mutable.
+
+    Attributes:
+      namespace: what the text names.
+      views: shape, dtype and offset of each view of the arena.
+      drivers: the drivers that it calls.
+      first_lines: for each line of the text the run that it does.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.program = layout.schedule.program
+        self.views: list[tuple[tuple[int, ...], Any, int]] = []
+        self.drivers: list[DriverText] = []
+        self.first_lines: dict[int, Run] = {}
+        self._constants = ConstantPool()
+        self.namespace: dict[str, Any] = {
+            "copy": np.array,
+            "empty": np.empty,
+            "checked": checked,
+            "again": call_again,
+            "slices": call_in_slices,
+            "errstate": np.errstate,
+            "update": call_updating,
+            "array": np.asarray,
+        }
+        self.namespace |= {f"c{number}": value for number, value in self.program.constants.items()}
+        self.view_names: dict[tuple[int, int], str] = {}
+        self.runs = [self._run_text(number, run) for number, run in enumerate(layout.runs)]
+        self.namespace["constants"] = self._constants.address()
+
+    def root(self, number: int) -> Key:
+        """The key of a value's memory."""
+        return self.layout.schedule.roots.get(number, number)
+
+    # what each value is called
+
+    def value(self, number: int) -> str:
+        """A value as Python sees it, in its own shape."""
+        program, root = self.program, self.root(number)
+        if number in program.constants:
+            return f"c{number}"
+        same = isinstance(root, int) and program.tensors[root].shape == program.tensors[number].shape
+        if isinstance(root, int) and root in self.layout.allocation.offsets:
+            return self.view(root, number)
+        base = self.held(root)
+        if same or (isinstance(root, tuple) and self._storage_shape(root) == self._shape(number)):
+            return base
+        return f"{base}.reshape({self._shape(number)})"
+
+    def held(self, key: Key) -> str:
+        """The array of a memory that is not in the arena."""
+        if isinstance(key, tuple):
+            storage = self.layout.schedule.storages[key[1]]
+            name = f"read{key[1]}"
+            self.namespace[name] = storage.read
+            return f"{name}()"
+        if key in self.layout.fresh:
+            return f"r{self.layout.fresh[key]}"
+        if key in self.program.constants:
+            return f"c{key}"
+        return f"v{key}"
+
+    def _shape(self, number: int) -> tuple[int, ...]:
+        return self.program.tensors[number].shape.as_tuple()
+
+    def _storage_shape(self, key: tuple[Any, ...]) -> tuple[int, ...]:
+        shape: tuple[int, ...] = self.layout.schedule.storages[key[1]].shape.as_tuple()
+        return shape
+
+    def view(self, root: int, number: int) -> str:
+        """A view of the arena."""
+        if (root, number) not in self.view_names:
+            tensor = self.program.tensors[number]
+            self.view_names[root, number] = f"w{len(self.views)}"
+            offset = self.layout.allocation.offsets[root]
+            self.views.append((tensor.shape.as_tuple(), tensor.dtype.array_type, offset))
+        return self.view_names[root, number]
+
+    # runs
+
+    def _run_text(self, number: int, run: Run) -> str:
+        if run.kind == "host":
+            return self._host_text(run)
+        block = block_of(self.layout, run.units, self._constants.offset)
+        machine = host()
+        driver = write_driver(block, self._constants.offset, machine.lanes, openmp=machine.openmp)
+        table = len(self.drivers)
+        self.drivers.append(driver)
+        self.namespace[f"run{number}"] = _Driver(machine.load(driver.text, driver.symbol))
+        self.namespace[f"where{number}"] = tuple(self._failure(unit, block) for unit in run.units)
+        written = {key for unit in run.units for key in unit.outputs if isinstance(key, tuple) and key[0] == "variable"}
+        tail = f"context.arena, constants, context.tables[{table}]"
+        if run.kind == "compute":
+            given = f"run{number}, [{', '.join(map(self._item, block.slots))}], {tail}, where{number}"
+            if any(contains_blocks(unit) for unit in run.units):
+                return f"slices({given})"
+            return f"run{number}([{', '.join(map(self._item, block.slots))}], {tail}) and again({given})"
+        storages = self.layout.schedule.storages
+        held = sorted({key[1] for key in written})
+        self.namespace[f"held{number}"] = tuple(storages[item] for item in held)
+        self.namespace[f"blank{number}"] = self._blank(run, held)
+        self.namespace[f"slots{number}"] = tuple(
+            held.index(key[1]) if isinstance(key, tuple) and key in written else None for key in block.slots
+        )
+        items = ", ".join("None" if key in written else self._item(key) for key in block.slots)
+        return f"update(run{number}, [{items}], slots{number}, held{number}, blank{number}, {tail}, where{number})"
+
+    def _failure(self, unit: Unit, block: Block) -> Failure:
+        """What a unit's failure means: loops and branches are done again by their kernel, with the same inputs."""
+        line = self.program.lines[unit.line] if unit.line is not None else None
+        if line is None:
+            return Failure(None)
+        known = tuple(map(self.program.constants.get, line.inputs))
+        if contains_blocks(unit):
+            shapes = [tensor.shape.as_tuple() for tensor in line.op.inputs]
+            located = [self._located(key, block, shape) for key, shape in zip(unit.inputs, shapes, strict=True)]
+            return Failure(line, tuple(located))
+        looked_at = unit.keys[0] if unit.bound else unit.keys[1] if isinstance(unit.call, Gather) else None
+        if looked_at is None:
+            return Failure(line)
+        return Failure(
+            line, (known[0], self._located(looked_at, block, line.op.inputs[1].shape.as_tuple()), *known[2:])
+        )
+
+    def _located(self, key: Key, block: Block, shape: tuple[int, ...]) -> Located:
+        return Located(block.places[key], integers_of(self.layout, key)[0], shape)
+
+    def _blank(self, run: Run, held: Sequence[int]) -> tuple[bool, ...]:
+        """For each variable whether the run writes it without reading it, so that it need not have a value."""
+        read = {key for unit in run.units for key in unit.inputs}
+        return tuple(("variable", number) not in read for number in held)
+
+    def _item(self, key: Key) -> str:
+        """An array for the list; what NumPy kernels gave is checked, since native code trusts it."""
+        made_by_host = any(
+            run.kind == "host" and key in self.program.lines[run.lines[0]].outputs for run in self.layout.runs
+        )
+        if not made_by_host:
+            return self.held(key)
+        tensor = self.program.tensors[key]
+        self.namespace[f"spec{key}"] = (tensor.dtype.array_type, tensor.shape.as_tuple())
+        return f"checked({self.held(key)}, spec{key})"
+
+    def _host_text(self, run: Run) -> str:
+        position = run.lines[0]
+        line = self.program.lines[position]
+        arguments = self._host_arguments(line)
+        call = f"f{position}({', '.join(arguments)})"
+        outputs = [f"v{number}" for number in line.outputs]
+        listed = len(line.op.op_def.outputs) == 1 and line.op.op_def.outputs[0].is_list
+        target = ", ".join(outputs) + ("," if len(outputs) > 1 or listed else "")
+        return f"{target} = {call}" if outputs else call
+
+    def _host_arguments(self, line: Line) -> list[str]:
+        grouped = group_inputs(line.op, [self.value(number) for number in line.inputs])
+        texts = [f"[{', '.join(map(str, item))}]" if isinstance(item, list) else str(item) for item in grouped]
+        planned = [self.view(n, n) for n in line.outputs if n in self.layout.host_outputs]
+        if planned:
+            out = planned[0] if len(planned) == 1 else f"({', '.join(planned)})"
+            texts.append(f"out={out}" if line.kernel.direct else out)
+        return texts
+
+    def text(self, *, instrumented: bool) -> str:
+        """The source of the step function."""
+        views = ", ".join(self.view_names.values())
+        results = self._results()
+        hosted = any(run.kind == "host" for run in self.layout.runs)
+        arguments = ", ".join(f"v{number}" for number in self.program.arguments)
+        lines = [
+            f"def step(context, arguments{', hook' if instrumented else ''}):",
+            f"  {views}, = context.views" if views else "  pass",
+            f"  {arguments}, = arguments" if arguments else "  pass",
+        ]
+        for position in self.layout.fresh.values():
+            number = self.program.results[position]
+            tensor = self.program.tensors[number]
+            root = self.root(number)
+            shape = self._shape(root) if isinstance(root, int) else self._shape(number)
+            self.namespace[f"dtype{position}"] = tensor.dtype.array_type
+            lines.append(f"  r{position} = empty({shape}, dtype{position})")
+        indent = "  "
+        if hosted:
+            lines.append("  with errstate(all='ignore'):")
+            indent = "    "
+        started = 0
+        for run, text in zip(self.layout.runs, self.runs, strict=True):
+            lines.append(f"{indent}{f'hook({started}); ' if instrumented else ''}{text}")
+            self.first_lines[len(lines)] = run
+            started += len(run.lines)
+        lines.append(f"  return [{', '.join(results)}]")
+        return "\n".join(lines) + "\n"
+
+    def _results(self) -> list[str]:
+        texts = []
+        seen: set[Key] = set()
+        for position, number in enumerate(self.program.results):
+            root = self.root(number)
+            if position in self.program.handles:
+                texts.append(self.value(number))
+            elif self.layout.fresh.get(root) == position:
+                reshaped = isinstance(root, int) and self._shape(root) != self._shape(number)
+                texts.append(f"r{position}.reshape({self._shape(number)})" if reshaped else f"r{position}")
+            elif number in self.program.arguments and position not in self.program.shared:
+                texts.append(f"v{number}")  # a value that a function passes on to who called it
+            elif root == number and self._made_alone(number) and root not in seen:
+                texts.append(f"array({self.value(number)})")
+            else:
+                texts.append(f"copy({self.value(number)})")
+            seen.add(root)
+        return texts
+
+    def _made_alone(self, number: int) -> bool:
+        """True if a NumPy kernel made the value in memory of its own."""
+        for run in self.layout.runs:
+            if run.kind == "host":
+                line = self.program.lines[run.lines[0]]
+                if number in line.outputs:
+                    return not line.kernel.aliases and number not in self.layout.allocation.offsets
+        return False

@@ -1,0 +1,307 @@
+"""The code of units: calls of regions and library primitives, checks, copies, and blocks inside of others.
+
+Every function of a driver that runs a block has the registers `%arena`, where its values live, `%constants`, `%table`
+and `%state`. It gives 0, or one more than the position of the unit that failed, or PAUSED: a loop has run for long
+enough that Python should look whether the step has to end. A function that is called again after that, with the entry
+RESUMED of the table set, goes on where `%state` says; the loop that paused clears the entry.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.loops.ir import Region
+from headrace.types import DType
+from headrace_cpu.block import Block, ConstantPlace, Place
+from headrace_cpu.gathering import Gather
+from headrace_cpu.layout import Unit
+from headrace_cpu.printer import print_region
+from headrace_cpu.text import Text
+
+__all__ = [
+    "ACTIVE",
+    "ARRAY_TYPE",
+    "BUDGET",
+    "FIRST_HANDLE",
+    "LIBRARY_THREADS",
+    "PAUSED",
+    "RESUMED",
+    "THREADS",
+    "Module",
+    "contains_blocks",
+    "copy_bytes",
+    "entry",
+    "estimate",
+    "pointer_to",
+    "write_units",
+]
+
+ARRAY_TYPE, THREADS, LIBRARY_THREADS, BUDGET, RESUMED, ACTIVE, FIRST_HANDLE = range(7)
+"""Positions in the table."""
+PAUSED = -2
+"""The answer of a function that wants to be called again."""
+SERIAL_NANOSECONDS = 15_000
+"""Work below which waking other threads costs more than it saves."""
+COSTLY = frozenset({"exp", "log", "log1p", "expm1", "tanh", "sigmoid", "erf", "div", "sqrt", "rsqrt"})
+
+WriteNested = Callable[["Module", Text, Unit, Sequence[str]], str]
+"""Writes a call of what a unit that contains blocks does; gives the register of its answer."""
+
+
+@dataclass(slots=True)
+class Module:
+    """A module being written. Mutable.
+
+    Attributes:
+      lanes: float32 elements of a vector.
+      openmp: whether libgomp's pool is there.
+      constant: gives constants a place.
+      nested: writes units that contain blocks.
+      functions: declarations and definitions, by name.
+      regions: the symbol of each region, by its text.
+      handles: how many entries of the table libraries need.
+      library: for each library unit its first entry in the table.
+    """
+
+    lanes: int
+    openmp: bool
+    constant: ConstantPlace
+    nested: WriteNested
+    functions: dict[str, str] = field(default_factory=dict)
+    regions: dict[str, str] = field(default_factory=dict)
+    handles: int = 0
+    library: list[tuple[Unit, int]] = field(default_factory=list)
+
+    def text(self) -> Text:
+        """A function of this module, to be written."""
+        return Text(functions=self.functions)
+
+    def symbol(self, kind: str) -> str:
+        """A fresh name."""
+        return f"{kind}{len(self.functions)}"
+
+
+def write_units(module: Module, t: Text, block: Block, data: Sequence[str]) -> None:
+    """Write the calls of a block.
+
+    Args:
+      module: what the function belongs to.
+      t: the function.
+      block: what it does.
+      data: registers of the pointers that the block is given.
+    """
+    pausing = [position for position, unit in enumerate(block.units) if contains_blocks(unit)]
+    if pausing:
+        _resume(t, pausing)
+    for position, unit in enumerate(block.units):
+        if position in pausing:
+            t.line(f"br label %unit{position}")
+            t.start(f"unit{position}")
+        pointers = [pointer_to(t, block.places[key], data) for key in unit.keys]
+        if unit.region is not None:
+            _region(module, t, unit.region, pointers)
+        elif isinstance(unit.call, Gather):
+            _gather(t, position, unit.call, pointers)
+        elif unit.bound:
+            _check(t, position, pointers[0], *block.integers[unit.keys[0]], unit.bound)
+        else:
+            pointers += [pointer_to(t, place, data) for place in block.scratch[position]]
+            if position in pausing:
+                _nested(module, t, position, unit, pointers)
+            else:
+                _library(module, t, position, unit, pointers)
+
+
+def contains_blocks(unit: Unit) -> bool:
+    """True for a loop or branch."""
+    return hasattr(unit.call, "layouts")
+
+
+def entry(t: Text, position: int, kind: str = "i64") -> str:
+    """An entry of the table."""
+    return t.put(f"load {kind}, ptr {t.put(f'getelementptr i64, ptr %table, i64 {position}')}")
+
+
+def pointer_to(t: Text, place: Place, data: Sequence[str]) -> str:
+    """The pointer of a memory."""
+    kind, number = place
+    if kind == "slot":
+        return data[number]
+    return t.put(f"getelementptr i8, ptr %{'arena' if kind == 'arena' else 'constants'}, i64 {number}")
+
+
+def copy_bytes(t: Text, target: str, source: str, size: int) -> None:
+    """Copy between memories that do not overlap."""
+    t.functions["llvm.memcpy.p0.p0.i64"] = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
+    t.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {size}, i1 false)")
+
+
+def _resume(t: Text, pausing: Sequence[int]) -> None:
+    """Go on in the unit that paused, if one did."""
+    resumed = t.put(f"icmp ne i64 {entry(t, RESUMED)}, 0")
+    t.line(f"br i1 {resumed}, label %resume, label %begin")
+    t.start("resume")
+    active = t.put("load i64, ptr %state")
+    t.line(f"switch i64 {active}, label %begin [ {' '.join(f'i64 {n}, label %unit{n}' for n in pausing)} ]")
+    t.start("begin")
+
+
+def _nested(module: Module, t: Text, position: int, unit: Unit, pointers: Sequence[str]) -> None:
+    status = module.nested(module, t, unit, pointers)
+    over, stopped = t.label("over"), t.label("stopped")
+    t.line(f"br i1 {t.put(f'icmp eq i32 {status}, 0')}, label %{over}, label %{stopped}")
+    t.start(stopped)
+    t.line(f"store i64 {position}, ptr %state")
+    paused = t.put(f"icmp eq i32 {status}, {PAUSED}")
+    t.line(f"ret i32 {t.put(f'select i1 {paused}, i32 {PAUSED}, i32 {position + 1}')}")
+    t.start(over)
+
+
+def _region(module: Module, t: Text, region: Region, pointers: Sequence[str]) -> None:
+    printed = print_region(region, module.lanes)
+    t.functions |= printed.functions
+    symbol = module.regions.setdefault(printed.body, f"region{len(module.regions)}")
+    t.functions[symbol] = printed.body.replace("SYMBOL", symbol)
+    for number, pointer in enumerate(pointers):
+        t.line(f"store ptr {pointer}, ptr {t.put(f'getelementptr ptr, ptr %args, i64 {number}')}")
+    points = math.prod(region.outer)
+    if not module.openmp or points < 2 or nanoseconds(region) < SERIAL_NANOSECONDS:
+        t.line(f"call void @{symbol}(ptr %args, i64 0, i64 {points})")
+        return
+    t.functions["GOMP_parallel"] = "declare void @GOMP_parallel(ptr, ptr, i32, i32)"
+    t.functions["omp_get_thread_num"] = "declare i32 @omp_get_thread_num()"
+    t.functions["omp_get_num_threads"] = "declare i32 @omp_get_num_threads()"
+    t.functions["llvm.smin.i64"] = "declare i64 @llvm.smin.i64(i64, i64)"
+    t.functions[f"{symbol}.share"] = _share(symbol)
+    t.line(f"store i64 {points}, ptr %job")
+    t.line(f"store ptr %args, ptr {t.put('getelementptr i64, ptr %job, i64 1')}")
+    limited = t.put(f"call i64 @llvm.smin.i64(i64 {entry(t, THREADS)}, i64 {points})")
+    short = t.put(f"trunc i64 {limited} to i32")
+    t.line(f"call void @GOMP_parallel(ptr @{symbol}.share, ptr %job, i32 {short}, i32 0)")
+
+
+def _share(symbol: str) -> str:
+    """What each thread of the pool runs: its part of the outer points."""
+    return f"""define internal void @{symbol}.share(ptr %job) {{
+  %points = load i64, ptr %job
+  %second = getelementptr i64, ptr %job, i64 1
+  %args = load ptr, ptr %second
+  %t = call i32 @omp_get_thread_num()
+  %c = call i32 @omp_get_num_threads()
+  %thread = zext i32 %t to i64
+  %count = zext i32 %c to i64
+  %a = mul i64 %points, %thread
+  %begin = udiv i64 %a, %count
+  %next = add i64 %thread, 1
+  %b = mul i64 %points, %next
+  %end = udiv i64 %b, %count
+  call void @{symbol}(ptr %args, i64 %begin, i64 %end)
+  ret void
+}}"""
+
+
+def nanoseconds(region: Region) -> float:
+    """A rough estimate of what a region takes on one thread, by the instructions of one vector and its bytes."""
+    total = 0.0
+    points = math.prod(region.outer)
+    for loop in region.loops:
+        seen: set[int] = set()
+        stack = [item.value for item in loop.accumulates] + [store.value for store in (*loop.stores, *loop.after)]
+        cost = 0.0
+        while stack:
+            expr = stack.pop()
+            if id(expr) not in seen:
+                seen.add(id(expr))
+                stack.extend(expr.args)
+                cost += 1.0 if expr.op in COSTLY else 0.15 if expr.op == "load" else 0.03
+        total += points * math.prod(axis.extent for axis in loop.axes) * (cost + 0.15 * len(loop.stores))
+    return total
+
+
+def estimate(units: Sequence[Unit], size_of: Callable[[Any], int]) -> int:
+    """Nanoseconds that some units may take, loops inside left out: these count for themselves.
+
+    Args:
+      units: the units.
+      size_of: gives the bytes of a memory.
+    """
+    total = 5.0
+    for unit in units:
+        if unit.region is not None:
+            total += nanoseconds(unit.region)
+        elif contains_blocks(unit):
+            total += 5.0
+        else:  # a product of square matrices of that many bytes takes no longer, and few things take more
+            total += 100.0 + 0.001 * sum(map(size_of, unit.keys)) ** 1.5
+    return math.ceil(total)
+
+
+def _library(module: Module, t: Text, position: int, unit: Unit, pointers: Sequence[str]) -> None:
+    """Point the memories of a library call at their places and execute it; the handles come from the table."""
+    first = handle = FIRST_HANDLE + module.handles
+    module.library.append((unit, first))
+    t.functions |= DECLARATIONS
+    stream = entry(t, handle, "ptr")
+    handle += 1
+    for primitive in unit.call.primitives:
+        function, table = entry(t, handle, "ptr"), entry(t, handle + 1, "ptr")
+        handle += 2
+        for _, pointer, _ in primitive.arguments:
+            memory = entry(t, handle, "ptr")
+            handle += 1
+            t.put(f"call i32 @dnnl_memory_set_data_handle(ptr {memory}, ptr {pointers[pointer]})")
+        count = len(primitive.arguments)
+        given = f"ptr {function}, ptr {stream}, i32 {count}, ptr {table}"
+        status = t.put(f"call i32 @dnnl_primitive_execute({given})")
+        _fail_if(t, position, t.put(f"icmp ne i32 {status}, 0"))
+    module.handles += handle - first
+
+
+DECLARATIONS = {
+    "dnnl_memory_set_data_handle": "declare i32 @dnnl_memory_set_data_handle(ptr, ptr)",
+    "dnnl_primitive_execute": "declare i32 @dnnl_primitive_execute(ptr, ptr, i32, ptr)",
+}
+
+
+def _gather(t: Text, position: int, call: Gather, pointers: Sequence[str]) -> None:
+    t.functions[call.symbol] = call.text()
+    t.functions["llvm.memcpy.p0.p0.i64"] = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
+    sizes = f"i64 {call.count}, i64 {call.rows}, i64 {call.row_bytes}"
+    given = f"ptr {pointers[0]}, ptr {pointers[1]}, ptr {pointers[-1]}"
+    _fail_if(t, position, t.put(f"call i1 @{call.symbol}({given}, {sizes})"))
+
+
+def _fail_if(t: Text, position: int, wrong: str) -> None:
+    failed, right = t.label("failed"), t.label("right")
+    t.line(f"br i1 {wrong}, label %{failed}, label %{right}")
+    t.start(failed)
+    t.line(f"ret i32 {position + 1}")
+    t.start(right)
+
+
+def _check(t: Text, position: int, pointer: str, dtype: DType, count: int, bound: int) -> None:
+    """Fail if an integer is outside `[0, bound)`: as an unsigned number, a negative one is larger than any bound."""
+    element = f"i{8 * dtype.size}"
+    symbol = f"outside.{element}"
+    t.functions[symbol] = f"""define internal i1 @{symbol}(ptr %data, i64 %count, i64 %bound) {{
+  br label %head
+head:
+  %i = phi i64 [ 0, %0 ], [ %next, %body ]
+  %seen = phi i1 [ false, %0 ], [ %any, %body ]
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %body, label %end
+body:
+  %place = getelementptr {element}, ptr %data, i64 %i
+  %narrow = load {element}, ptr %place
+  %value = {"add i64 %narrow, 0" if element == "i64" else f"sext {element} %narrow to i64"}
+  %wrong = icmp uge i64 %value, %bound
+  %any = or i1 %seen, %wrong
+  %next = add i64 %i, 1
+  br label %head
+end:
+  ret i1 %seen
+}}"""
+    _fail_if(t, position, t.put(f"call i1 @{symbol}(ptr {pointer}, i64 {count}, i64 {bound})"))
