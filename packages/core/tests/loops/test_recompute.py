@@ -7,7 +7,7 @@ from headrace.loops.fusion import Item, fuse
 from headrace.loops.lowering import Output
 from headrace.loops.recompute import recomputed
 from headrace.loops.value import Value
-from headrace.types import float32
+from headrace.types import bfloat16, float32
 
 
 def value_of(key: object) -> Value:
@@ -37,3 +37,30 @@ def test_what_would_need_more_memory_than_it_saves_is_read() -> None:
     ]
     groups = fuse(items, dict.fromkeys(range(5), 256))
     assert recomputed(items, groups, {4}) == [[], [], []]
+
+
+def test_what_a_library_reads_lies_in_memory_so_that_nothing_before_it_is_computed_again() -> None:
+    items = [
+        item(1, loops.sqrt(value_of(0)), 0),
+        item(2, value_of(1) * 0.5, 1),
+        item(3, value_of(2) + 1.0, 2),
+        Item("product", (), (2,), (4,)),
+        item(5, value_of(4) * value_of(3), 4, 3),
+    ]
+    groups = fuse(items, dict.fromkeys(range(6), 256))
+    assert recomputed(items, groups, {5}) == [[], [], [2]]
+    assert groups[2].reads == {2, 4}
+
+
+def test_a_widened_value_is_widened_where_it_is_read_and_kept_narrow() -> None:
+    narrow = Value("input", bfloat16, (8, 8), (), 2)
+    items = [
+        item(1, loops.sqrt(value_of(0)), 0),
+        item(2, loops.cast(value_of(1), bfloat16), 1),
+        item(3, loops.cast(narrow, float32), 2),
+        Item("product", (), (1,), (4,)),
+        item(5, value_of(4) * value_of(3), 4, 3),
+    ]
+    groups = fuse(items, dict.fromkeys(range(6), 256))
+    assert recomputed(items, groups, {5}) == [[], [], [2]]
+    assert groups[2].reads == {2, 4}

@@ -34,7 +34,8 @@ def only(graph: hr.Graph, op_type: str) -> hr.Operation:
 
 
 def test_every_listed_type_exists() -> None:
-    for name in precision.ALLOW | precision.INFER | precision._MOVES | precision._SOURCES:
+    named = precision._MOVES | precision._SOURCES | precision._APART | precision._IMAGES.keys() | precision._CHOOSING
+    for name in precision.ALLOW | precision.INFER | named:
         lookup_op_def(name)
     assert not precision.ALLOW & precision.INFER
     assert precision._MOVES < precision.INFER
@@ -98,6 +99,35 @@ def test_gradients_of_weights_reach_the_optimiser_unrounded_and_weights_are_roun
     assert only(found, "AddN").outputs[0].dtype is hr.float32
     assert all(tensor.op.type == "MatMul" for tensor in only(found, "AddN").inputs)
     assert all(not rounds(t) for op in found.operations if op.type.startswith("Assign") for t in op.inputs)
+
+
+@pytest.mark.parametrize("deny", [(), ("MaxPool",), ("MaxPoolGrad",), ("Relu",), ("ReluGrad",)])
+@pytest.mark.parametrize("padding", ["VALID", "SAME"])
+def test_the_gradient_of_pooling_finds_what_was_chosen(deny: tuple[str, ...], padding: str) -> None:
+    """It looks for the pooled values among the images: if one were rounded and the other not, it would find none."""
+    rng = np.random.default_rng(0)
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [2, 5, 5, 3])
+        w = hr.constant(rng.standard_normal((1, 1, 3, 3)).astype(np.float32))
+        pooled = hr.nn.max_pool2d(hr.nn.relu(hr.nn.conv2d(x, w) + 5.0), 2, padding=padding)
+        (found,) = hr.gradients(hr.nn.conv2d(pooled, w), [x])
+    value = rng.standard_normal((2, 5, 5, 3)).astype(np.float32)
+    exact = hr.Session(graph).run(found, feeds={x: value})
+    mixed = hr.Session(graph, config=hr.mixed_precision(deny=deny)).run(found, feeds={x: value})
+    assert np.count_nonzero(exact) > 40
+    differs = np.abs(mixed - exact) > 0.05 * np.abs(exact).max()
+    assert differs.mean() < 0.05  # here and there two values become equal, and another one is the first
+
+
+def test_statistics_of_batch_normalisation_are_not_rounded() -> None:
+    with hr.Graph().as_default() as graph:
+        x, w = hr.placeholder(hr.float32, [4, 5, 5, 3]), hr.ones([1, 1, 3, 3])
+        ones = hr.ones([3])
+        y, mean, _ = hr.nn.batch_norm(hr.nn.conv2d(x, w), ones * 1.5, ones, ones, ones, factor=0.5)
+        (found,) = hr.gradients(hr.square(hr.nn.conv2d(y, w)), [x])
+    graph = optimized([found, mean], graph, {x: np.ones((4, 5, 5, 3), np.float32)})
+    assert [rounds(tensor) for tensor in only(graph, "FusedBatchNormV3").inputs] == [True] + 4 * [False]
+    assert [rounds(tensor) for tensor in only(graph, "FusedBatchNormGradV3").inputs] == [True, True] + 4 * [False]
 
 
 def test_types_and_names_can_be_added_and_taken_away() -> None:

@@ -40,7 +40,10 @@ class _Recomputation:
             for key in item.writes:
                 self.maker[key] = position
         self.stored = set(kept)
+        self.fixed = set(kept)  # stored whatever is computed again: what runs on its own reads it
         for number, group in enumerate(groups):
+            if group.space is None:
+                self.fixed |= group.reads
             for key in group.reads:
                 if self._home_of(key) != number:
                     self.stored.add(key)
@@ -77,6 +80,8 @@ class _Recomputation:
         if position is None or depth >= DEEPEST or not _is_cheap(self.items[position]):
             return None
         item = self.items[position]
+        if _widens(item):  # keeping the narrow value costs less than keeping this one, whoever made it
+            return [position], set(item.reads)
         positions, leaves = [position], set()
         for source in item.reads:
             above = None if self._is_there(source) else self._chain(source, depth + 1)
@@ -90,9 +95,9 @@ class _Recomputation:
         return positions, leaves
 
     def _is_there(self, key: Hashable) -> bool:
-        """True for what no cheap item makes: it is read from memory whatever is done here."""
+        """True for what no cheap item makes, or what lies in memory whatever is done here."""
         position = self.maker.get(key)
-        return position is None or (key in self.stored and not _is_cheap(self.items[position]))
+        return position is None or key in self.fixed or (key in self.stored and not _is_cheap(self.items[position]))
 
     def _fits(self, group: Group, positions: Sequence[int]) -> bool:
         members = [self.items[position] for position in sorted({*group.items, *positions})]
@@ -100,6 +105,12 @@ class _Recomputation:
         assert group.space is not None
         outputs = [output for item in own for output in item.outputs]
         return misfit(group.space, group.axes, produced_by(members), outputs) is None
+
+
+def _widens(item: Item) -> bool:
+    """True for a cast of memory to a wider dtype."""
+    value = item.outputs[0].value
+    return value.op == "cast" and value.args[0].op == "input" and value.args[0].dtype.size < value.dtype.size
 
 
 def _is_cheap(item: Item) -> bool:

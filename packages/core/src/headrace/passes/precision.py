@@ -52,7 +52,8 @@ INFER = frozenset(
         ),
         *("Elu", "EluGrad", "Gelu", "LeakyRelu", "LeakyReluGrad", "Relu", "Relu6", "Relu6Grad", "ReluGrad", "Selu"),
         *("SeluGrad", "Sigmoid", "SigmoidGrad", "Softplus", "SoftplusGrad", "Softsign", "Tanh", "TanhGrad", "Erf"),
-        *("AvgPool", "AvgPoolGrad", "MaxPool", "MaxPoolGrad", "FusedBatchNormV3", "FusedBatchNormGradV3", "LRN"),
+        *("AvgPool", "AvgPoolGrad", "MaxPool", "MaxPoolGrad", "MaxPoolGradGrad"),
+        *("FusedBatchNormV3", "FusedBatchNormGradV3"),
         *("BroadcastTo", "ConcatV2", "ExpandDims", "Identity", "Pack", "Pad", "PadV2", "Reshape"),
         *("ReverseV2", "Select", "SelectV2", "Slice", "Split", "SplitV", "Squeeze", "StopGradient", "StridedSlice"),
         *("StridedSliceGrad", "Tile", "Transpose", "Unpack", "DepthToSpace", "SpaceToDepth", "OnesLike", "ZerosLike"),
@@ -81,6 +82,17 @@ _MOVES = frozenset(
     }
 )
 """Types whose outputs are elements of input 0: these may be moved as bfloat16 just as well."""
+
+_APART = frozenset(
+    {"AvgPool", "AvgPoolGrad", "MaxPool", "MaxPoolGrad", "FusedBatchNormV3", "FusedBatchNormGradV3", *ALLOW}
+)
+"""Types that are seldom fused with what is around them: what they read and give lies in memory, narrow if it may be."""
+
+_IMAGES = {"FusedBatchNormV3": frozenset({0}), "FusedBatchNormGradV3": frozenset({0, 1})}
+"""For types that tolerate the rounding of some inputs only, their positions; of outputs they have the first rounded."""
+
+_CHOOSING = frozenset({"MaxPoolGrad", "MaxPoolGradGrad"})
+"""Types that look for the values of input 1 in input 0: both are rounded, or none."""
 
 _SOURCES = frozenset({"Const", "ReadVariableOp", "Placeholder", "_Arg"})
 """Types whose values lie in float32 anyway: only products gain by reading them rounded."""
@@ -158,10 +170,10 @@ class _Policy:
         self._rounded: dict[Tensor, Tensor] = {}  # in bfloat16
         self._widened: dict[Tensor, Tensor] = {}  # from bfloat16 to the same numbers in float32
         self._reads: dict[tuple[Tensor, frozenset[Operation]], Tensor] = {}
-        self._readers: dict[Tensor, list[Operation]] = {}
+        self._readers: dict[Tensor, list[tuple[Operation, int]]] = {}
         for op in graph.operations:
-            for tensor in op.inputs:
-                self._readers.setdefault(tensor, []).append(op)
+            for position, tensor in enumerate(op.inputs):
+                self._readers.setdefault(tensor, []).append((op, position))
         self._products = {op for op in graph.operations if op.type in allow and not self._is_skipped(op)}
         self._kept = self._kept_rounded()
 
@@ -169,7 +181,7 @@ class _Policy:
         return any(fnmatchcase(op.name, pattern) for pattern in self._skip)
 
     def _kept_rounded(self) -> set[Tensor]:
-        """The values that are kept rounded: what products read, and what they give on the way to another product.
+        """The values that are kept rounded: what products read, and what lies in memory on the way to a product.
 
         A gradient that is on its way to a variable is none of these. What a rounded value is only moved from is rounded
         before it is moved.
@@ -177,24 +189,38 @@ class _Policy:
         kept: set[Tensor] = set()
         leads: set[Operation] = set()  # to a product, by operations that tolerate rounding
         for op in reversed(self._graph.operations):
-            followed = any(reader in leads for output in op.outputs for reader in self._readers.get(output, ()))
-            if op in self._products or (followed and self._tolerates(op)):
+            followed = any(reader in leads for output in op.outputs for reader, _ in self._readers.get(output, ()))
+            if op in self._products or (followed and op.type in self._infer and not self._is_skipped(op)):
                 leads.add(op)
-            for output in op.outputs:
-                readers = self._readers.get(output, ())
-                if output.dtype is not float32 or op.type in _SOURCES or not readers:
-                    continue
-                read_by_product = any(reader in self._products for reader in readers)
-                between = op in self._products and all(reader in leads for reader in readers)
-                if read_by_product or between or all(self._only_moves(reader, output, kept) for reader in readers):
+            if op.type in _SOURCES:
+                continue
+            for output in op.outputs[:1] if op.type in _IMAGES else op.outputs:
+                if output.dtype is float32 and self._keeps(op, self._readers.get(output, ()), kept, leads):
                     kept.add(output)
         return kept
 
-    def _tolerates(self, reader: Operation) -> bool:
-        return reader.type in self._infer and not self._is_skipped(reader)
+    def _keeps(
+        self,
+        op: Operation,
+        readers: Sequence[tuple[Operation, int]],
+        kept: set[Tensor],
+        leads: set[Operation],
+    ) -> bool:
+        if any(reader in self._products for reader, _ in readers):
+            return True
+        if not readers or not all(self._tolerates(reader, position) for reader, position in readers):
+            return False
+        if all(self._only_moves(reader, position, kept) for reader, position in readers):
+            return True
+        in_memory = op.type in _APART or any(reader.type in _APART for reader, _ in readers)
+        return in_memory and all(reader in leads for reader, _ in readers)
 
-    def _only_moves(self, reader: Operation, tensor: Tensor, kept: set[Tensor]) -> bool:
-        moves = reader.type in _MOVES and reader.inputs[0] is tensor and self._tolerates(reader)
+    def _tolerates(self, reader: Operation, position: int) -> bool:
+        fits = reader.type in self._infer and position in _IMAGES.get(reader.type, {position})
+        return fits and not self._is_skipped(reader)
+
+    def _only_moves(self, reader: Operation, position: int, kept: set[Tensor]) -> bool:
+        moves = reader.type in _MOVES and position == 0 and self._tolerates(reader, position)
         return moves and kept.issuperset(reader.outputs)
 
     def run(self) -> Graph:
@@ -207,16 +233,23 @@ class _Policy:
             if self._moves_narrow(op):
                 copies[op] = self._moved(op, controls)
                 continue
-            inputs = [self._input(op, tensor) for tensor in forward_inputs(op)]
+            inputs = [self._input(op, position) for position in range(len(forward_inputs(op)))]
             copies[op] = copy_op(op, inputs, self._result, controls)
             self._exact.update(zip(op.outputs, copies[op].outputs, strict=True))
         close_loops(copies, self._exact)
         return self._result
 
-    def _input(self, op: Operation, tensor: Tensor) -> Tensor:
+    def _input(self, op: Operation, position: int) -> Tensor:
         """What an operation reads in place of one of its inputs."""
-        rounds = op in self._products or (tensor in self._kept and self._tolerates(op))
+        tensor = op.inputs[position]
+        rounds = op in self._products or (tensor in self._kept and self._tolerates(op, position))
+        if op.type in _CHOOSING and position < 2:
+            rounds = rounds and self._chosen_from_rounded(op)
         return self._wide(tensor) if rounds and self._can_round(tensor) else self._exact[tensor]
+
+    def _chosen_from_rounded(self, op: Operation) -> bool:
+        images, chosen = op.inputs[:2]
+        return chosen.op.type == "MaxPool" and self._tolerates(chosen.op, 0) and images in self._kept
 
     def _can_round(self, tensor: Tensor) -> bool:
         return tensor.dtype is float32 and back_edge(tensor.op) is None
@@ -244,7 +277,7 @@ class _Policy:
     def _moves_narrow(self, op: Operation) -> bool:
         if op.type not in _MOVES or not op.inputs or op.inputs[0] not in self._kept:
             return False
-        return self._can_round(op.inputs[0]) and self._only_moves(op, op.inputs[0], self._kept)
+        return self._can_round(op.inputs[0]) and self._only_moves(op, 0, self._kept)
 
     def _moved(self, op: Operation, controls: Sequence[Operation]) -> Operation:
         """The same movement of rounded elements."""
