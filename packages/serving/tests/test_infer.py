@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from headrace_serving.errors import BadRequestError, UnsupportedError
-from headrace_serving.infer import InferRequest, RequestedOutput, format_infer, parse_infer
+from headrace_serving.infer import InferHeads, InferRequest, RequestedOutput, format_infer, parse_infer
 
 
 def entry(**changes: object) -> dict[str, object]:
@@ -268,3 +268,96 @@ def test_strict_json_refuses_tokens(echo: Callable[..., Any]) -> None:
 def test_outputs_that_have_no_json_form(half: Any, y: Any, got: str) -> None:
     with pytest.raises(BadRequestError, match=rf"output 'y' cannot be answered as JSON\n.*raw bytes\n.*{got}"):
         format_infer("half", 2, _request(half), {"y": y})
+
+
+class Signatures(dict[str, Any]):
+    """Signatures as a loaded model has them: a mapping that lives as long as the model."""
+
+
+def raw(text: bytes, *parts: bytes) -> tuple[bytes, int]:
+    return b"".join([text, *parts]), len(text)
+
+
+def test_a_document_that_is_known_gives_the_same_request_as_one_that_is_not(half: Any) -> None:
+    signatures, heads = Signatures(half.signatures), InferHeads()
+    text = document(
+        entry(shape=[3, 2], data=None, parameters={"binary_data_size": 24}),
+        {"name": "n", "shape": [3], "datatype": "INT64", "parameters": {"binary_data_size": 24}},
+        parameters={"binary_data_output": True, "priority": 2, "timeout": 5000, "signature_name": "score"},
+        outputs=[{"name": "label", "parameters": {"binary_data": False}}, {"name": "y"}],
+    )
+    for start in range(3):
+        x, n = np.arange(start, start + 6, dtype=np.float32).reshape(3, 2), np.arange(start, start + 3)
+        request = parse_infer(*raw(text, x.tobytes(), n.tobytes()), signatures, heads=heads)
+        assert heads.request(text, memoryview(bytes(48)), signatures) is not None
+        np.testing.assert_array_equal(request.inputs["x"], x, strict=True)
+        np.testing.assert_array_equal(request.inputs["n"], n, strict=True)
+        assert (request.signature_name, request.signature) == ("score", signatures["score"])
+        assert (request.priority, request.timeout, request.id) == (2, 0.005, None)
+        assert request.outputs == (RequestedOutput("label", False), RequestedOutput("y", True))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "datatype", "part", "expected"),
+    [
+        ("bool", "BOOL", b"\x00\x07", [False, True]),
+        ("string", "BYTES", b"\x01\x00\x00\x00a\x00\x00\x00\x00", [b"a", b""]),
+        ("bfloat16", "BF16", b"\x80\x3f\x00\x40", [1.0, 2.0]),
+        ("uint16", "UINT16", b"\x01\x00\x00\x01", [1, 256]),
+    ],
+)
+def test_a_document_that_is_known_for_each_kind_of_tensor(
+    echo: Callable[..., Any], dtype: str, datatype: str, part: bytes, expected: list[object]
+) -> None:
+    signatures, heads = Signatures(echo(dtype).signatures), InferHeads()
+    text = document(entry(datatype=datatype, data=None, parameters={"binary_data_size": len(part)}))
+    for odd in (b"", b" "):  # the tensor lies at an odd address in one of them
+        found = [parse_infer(*raw(text + odd, part), signatures, heads=heads).inputs["x"] for _ in range(2)]
+        assert [tensor.tolist() for tensor in found] == [expected, expected]
+        assert {tensor.dtype for tensor in found} == {found[0].dtype}
+
+
+def test_a_document_that_is_known_is_checked_against_the_bytes_behind_it(echo: Callable[..., Any]) -> None:
+    signatures, heads = Signatures(echo("float32").signatures), InferHeads()
+    text = document(entry(data=None, parameters={"binary_data_size": 8}))
+    assert parse_infer(*raw(text, bytes(8)), signatures, heads=heads).inputs["x"].tolist() == [0, 0]
+    for wrong, message in ((bytes(7), "expecting 1 additional bytes"), (bytes(9), "unexpected additional input data")):
+        with pytest.raises(BadRequestError, match=message):
+            parse_infer(*raw(text, wrong), signatures, heads=heads)
+    others = Signatures(echo("int32").signatures)
+    with pytest.raises(BadRequestError, match="datatype"):
+        parse_infer(*raw(text, bytes(8)), others, heads=heads)
+
+
+def test_documents_that_come_once_are_not_kept(echo: Callable[..., Any]) -> None:
+    signatures, heads = Signatures(echo("float32").signatures), InferHeads()
+    named = document(entry(data=None, parameters={"binary_data_size": 8}), id="7")
+    mixed = document(entry())
+    for text, part in ((named, bytes(8)), (mixed, b"")):
+        assert parse_infer(*raw(text, part), signatures, heads=heads).inputs["x"].shape == (2,)
+        assert heads.request(text, memoryview(part), signatures) is None
+    texts = [
+        document(entry(data=None, parameters={"binary_data_size": 8}), parameters={"other": n}) for n in range(1000)
+    ]
+    for text in texts:
+        parse_infer(*raw(text, bytes(8)), signatures, heads=heads)
+    assert sum(heads.request(text, memoryview(bytes(8)), signatures) is not None for text in texts) <= 256
+
+
+def test_the_answer_names_the_request_it_is_for(half: Any) -> None:
+    signatures = Signatures(half.signatures)
+    outputs = {"y": np.array([1.5], np.float32), "label": np.array([b"a"], object)}
+    for name in (None, "a", None, "b"):
+        text = document(
+            entry(shape=[1, 2], data=[1, 2]),
+            {"name": "n", "shape": [1], "datatype": "INT64", "data": [1]},
+            parameters={"binary_data_output": True},
+            **({} if name is None else {"id": name}),
+        )
+        answer = format_infer("m", 3, parse_infer(text, None, signatures), outputs)
+        assert answer.json_bytes is not None
+        head = json.loads(answer.body[: answer.json_bytes])
+        assert (head.get("id"), head["model_version"]) == (name, "3")
+        sizes = [(output["name"], output["parameters"]["binary_data_size"]) for output in head["outputs"]]
+        assert sizes == [("y", 4), ("label", 5)]
+        assert answer.body[answer.json_bytes :] == outputs["y"].tobytes() + b"\x01\x00\x00\x00a"

@@ -30,12 +30,13 @@ from headrace_serving.execution import (
     ignore_call,
     shares_calls,
 )
+from headrace_serving.facts import Facts
 from headrace_serving.model import Array
 
 _log = logging.getLogger(__name__)
 
 _KEPT_QUEUES = 64
-_Key = tuple[int, tuple[tuple[str, str, tuple[int, ...]], ...]]
+_Key = tuple[int, frozenset[tuple[str, tuple[int, ...]]]]
 
 
 @dataclass(slots=True, eq=False)
@@ -109,7 +110,9 @@ class Batcher:
         request = _Request(work, rows)
         key = _key(work)
         with self._changed:
-            queue = self._queues.setdefault(key, BatchQueue(self._options))
+            queue = self._queues.get(key)
+            if queue is None:
+                queue = self._queues[key] = BatchQueue(self._options)
             queue.add(request, rows, now=now, priority=work.priority, deadline=work.deadline)
             self._changed.notify()
         request.future.add_done_callback(lambda future: self._forget(key, request) if future.cancelled() else None)
@@ -244,15 +247,18 @@ def batch_rows(work: Work) -> int | None:
     It can if each input and output of the signature has a first dimension that is not fixed, and all its inputs have
     the same number of rows, at least one.
     """
-    if not shares_calls(work.signature):
+    if not _SHARES_CALLS.of(work.signature):
         return None
     rows = {len(tensor) for tensor in work.inputs.values()}
     return rows.pop() or None if len(rows) == 1 else None
 
 
+_SHARES_CALLS = Facts(shares_calls)
+
+
 def _key(work: Work) -> _Key:
-    rows = tuple((alias, tensor.dtype.name, tensor.shape[1:]) for alias, tensor in sorted(work.inputs.items()))
-    return id(work.signature), rows
+    # Their dtypes are those of the signature.
+    return id(work.signature), frozenset([(alias, tensor.shape[1:]) for alias, tensor in work.inputs.items()])
 
 
 def _start(request: _Request) -> bool:

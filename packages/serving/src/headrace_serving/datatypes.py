@@ -116,12 +116,24 @@ def tensor_from_bytes(name: str, dtype: hr.DType, shape: Sequence[int], raw: mem
         raise _missing(name, expected - len(raw), f"{expected} bytes for shape {list(shape)}", len(raw))
     if len(raw) > expected:
         raise _surplus(name, f"{expected} bytes for shape {list(shape)}", len(raw))
-    if dtype.name == "bool":  # any other byte would be a value that is neither true nor false
+    return numbers_from_bytes(dtype, shape, raw)
+
+
+def numbers_from_bytes(dtype: hr.DType, shape: Sequence[int], raw: memoryview) -> Array:
+    """Return the tensor that as many raw bytes stand for as it has.
+
+    Args:
+      dtype: the element type; not strings.
+      shape: its shape.
+      raw: the bytes; the array may share them.
+    """
+    if dtype is hr.bool:  # any other byte would be a value that is neither true nor false
         truth: Array = np.frombuffer(raw, np.uint8) != 0
         return truth.reshape(shape)
-    tensor = np.frombuffer(raw, np.uint8).view(element).reshape(shape)
-    aligned: Array = np.require(tensor if sys.byteorder == "little" else tensor.byteswap(), requirements="A")
-    return aligned
+    tensor: Array = np.frombuffer(raw, np.uint8).view(dtype.array_type).reshape(shape)
+    if sys.byteorder != "little":
+        return tensor.byteswap()
+    return tensor if tensor.flags.aligned else tensor.copy()
 
 
 def tensor_to_bytes(tensor: Array) -> bytes:

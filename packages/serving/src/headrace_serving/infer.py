@@ -7,14 +7,24 @@ names them; a header tells how long the document is.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 import headrace as hr
-from headrace_serving.datatypes import count_elements, datatype_of, datatypes, tensor_from_bytes, tensor_to_bytes
+from headrace_serving.datatypes import (
+    count_elements,
+    datatype_of,
+    datatypes,
+    numbers_from_bytes,
+    tensor_from_bytes,
+    tensor_to_bytes,
+)
 from headrace_serving.errors import BadRequestError, UnsupportedError
+from headrace_serving.facts import Facts
 from headrace_serving.json_numbers import MIN_BYTES, parse_numbers
 from headrace_serving.json_tensor import OPEN_JSON_TYPES, array_from_elements, dump_json, flatten, tensor_to_json
 from headrace_serving.json_value import JsonValue, parse_json, show
@@ -22,6 +32,10 @@ from headrace_serving.model import Array, Signature, TensorInfo, check_shape, fi
 
 _SHARED_MEMORY = "shared_memory_region"
 _MICROSECONDS = 1_000_000
+_LARGEST_HEAD = 4096
+_KNOWN_HEADS = 256
+_Place = tuple[str, np.dtype[Any], tuple[int, ...], int | None]
+"""Name, dtype and shape of an output, and how many raw bytes it has; None for JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +74,85 @@ class InferRequest:
     timeout: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """What a document says that describes raw tensors and nothing else.
+
+    Attributes:
+      signature_name: name of what is to be called.
+      inputs: alias, dtype and shape of each, and where its bytes begin and end behind the document.
+      raw_bytes: how many bytes there are.
+      outputs: what the answer must have.
+      priority: 1 is the highest; 0 stands for the default.
+      timeout: seconds that the client grants; None for the server's own limit.
+    """
+
+    signature_name: str
+    inputs: tuple[tuple[str, hr.DType, list[int], slice], ...]
+    raw_bytes: int
+    outputs: tuple[RequestedOutput, ...]
+    priority: int
+    timeout: float | None
+
+    def request(self, raw: memoryview, signatures: Mapping[str, Signature]) -> InferRequest:
+        inputs = {
+            alias: tensor_from_bytes(alias, dtype, shape, raw[place])
+            if dtype is hr.string
+            else numbers_from_bytes(dtype, shape, raw[place])
+            for alias, dtype, shape, place in self.inputs
+        }
+        signature = signatures[self.signature_name]
+        return InferRequest(self.signature_name, signature, inputs, self.outputs, None, self.priority, self.timeout)
+
+
+class InferHeads:
+    """The documents that clients send again and again before their raw tensors, checked once. Mutable; thread-safe.
+
+    A document is known for the signatures for which it was checked, as long as these live.
+    """
+
+    def __init__(self) -> None:
+        self._known: Facts[Mapping[str, Signature], dict[bytes, _Head]] = Facts(lambda _: {})
+
+    def request(self, text: bytes, raw: memoryview, signatures: Mapping[str, Signature]) -> InferRequest | None:
+        """Return the request of a document that is known; None of another, or if the raw bytes do not fit it."""
+        head = self._known.of(signatures).get(text)
+        return head.request(raw, signatures) if head is not None and head.raw_bytes == len(raw) else None
+
+    def remember(
+        self,
+        text: bytes,
+        document: Mapping[str, JsonValue],
+        request: InferRequest,
+        signatures: Mapping[str, Signature],
+    ) -> None:
+        """Remember a document that has been checked, if all its inputs are raw and it names no single request."""
+        if len(text) > _LARGEST_HEAD or request.id is not None:
+            return
+        places, end = [], 0
+        for alias, entry in _named(document, "inputs"):
+            size = _parameters(entry, alias).get("binary_data_size")
+            if not isinstance(size, int):
+                return
+            tensor = request.inputs[alias]
+            dtype = request.signature.inputs[alias].dtype
+            places.append((alias, dtype, list(tensor.shape), slice(end, end + size)))
+            end += size
+        known = self._known.of(signatures)
+        if len(known) >= _KNOWN_HEADS:
+            known.clear()
+        known[text] = _Head(
+            request.signature_name, tuple(places), end, request.outputs, request.priority, request.timeout
+        )
+
+
 def parse_infer(
-    body: bytes | memoryview, json_bytes: int | None, signatures: Mapping[str, Signature], *, strict: bool = False
+    body: bytes | memoryview,
+    json_bytes: int | None,
+    signatures: Mapping[str, Signature],
+    *,
+    strict: bool = False,
+    heads: InferHeads | None = None,
 ) -> InferRequest:
     """Parse an infer request.
 
@@ -70,6 +161,7 @@ def parse_infer(
       json_bytes: length of the document; None if it is the whole body; 0 if the body is the only input's raw bytes.
       signatures: signatures of the model by name; `parameters.signature_name` chooses one.
       strict: refuse the bare tokens `NaN` and `Infinity`.
+      heads: documents that were checked before.
     Raises:
       BadRequestError: the body breaks a rule of the protocol or of the signature.
       UnsupportedError: it asks for shared memory, classification, or JSON of a dtype that has none.
@@ -85,11 +177,18 @@ def parse_infer(
         )
     text = bytes(body[:json_bytes])
     raw = memoryview(body)[len(text) :]
+    if heads is not None and json_bytes is not None:
+        known = heads.request(text, raw, signatures)
+        if known is not None:
+            return known
     if len(text) >= MIN_BYTES and isinstance(document := parse_numbers(text), dict):
         with contextlib.suppress(BadRequestError, UnsupportedError):  # which are told better of the other form
             return _from_document(document, raw, signatures)
     document = _object(parse_json(text, tokens=not strict, trailing=False), "the request")
-    return _from_document(document, raw, signatures)
+    request = _from_document(document, raw, signatures)
+    if heads is not None and json_bytes is not None:
+        heads.remember(text, document, request, signatures)
+    return request
 
 
 def _from_document(
@@ -335,26 +434,40 @@ def format_infer(
     Raises:
       BadRequestError: an output that is wanted as JSON has no JSON form.
     """
-    described: list[dict[str, object]] = []
-    raw: list[bytes] = []
-    for output in request.outputs:
-        tensor = outputs[output.name]
-        entry: dict[str, object] = {
-            "name": output.name,
-            "datatype": datatype_of(hr.as_dtype(tensor.dtype)),
-            "shape": list(tensor.shape),
-        }
-        if output.binary:
-            raw.append(tensor_to_bytes(tensor))
-            entry["parameters"] = {"binary_data_size": len(raw[-1])}
-        else:
-            entry["data"] = _to_json(output.name, tensor.reshape(-1), strict=strict)
-        described.append(entry)
-    document: dict[str, object] = {"model_name": model, "model_version": str(version)}
+    tensors = [outputs[output.name] for output in request.outputs]
+    raw = [tensor_to_bytes(y) if output.binary else None for output, y in zip(request.outputs, tensors, strict=True)]
+    places = tuple(
+        (output.name, y.dtype, y.shape, None if part is None else len(part))
+        for output, y, part in zip(request.outputs, tensors, raw, strict=True)
+    )
+    if request.id is None and None not in raw:
+        text = _answer_head(model, version, places)
+        return InferAnswer(b"".join([text, *filter(None, raw)]), len(text))
+    document = _answer_document(model, version, places)
     if request.id is not None:
         document["id"] = request.id
-    text = dump_json(document | {"outputs": described})
-    return InferAnswer(b"".join([text, *raw]), len(text)) if raw else InferAnswer(text, None)
+    for entry, tensor, part in zip(document["outputs"], tensors, raw, strict=True):
+        if part is None:
+            entry["data"] = _to_json(entry["name"], tensor.reshape(-1), strict=strict)
+    text = dump_json(document)
+    parts = [part for part in raw if part is not None]
+    return InferAnswer(b"".join([text, *parts]), len(text)) if parts else InferAnswer(text, None)
+
+
+@functools.lru_cache(_KNOWN_HEADS)
+def _answer_head(model: str, version: int, places: tuple[_Place, ...]) -> bytes:
+    """The document before raw tensors, which is the same for many answers."""
+    return dump_json(_answer_document(model, version, places))
+
+
+def _answer_document(model: str, version: int, places: Sequence[_Place]) -> dict[str, Any]:
+    described: list[dict[str, object]] = []
+    for name, dtype, shape, raw_bytes in places:
+        entry: dict[str, object] = {"name": name, "datatype": datatype_of(hr.as_dtype(dtype)), "shape": list(shape)}
+        if raw_bytes is not None:
+            entry["parameters"] = {"binary_data_size": raw_bytes}
+        described.append(entry)
+    return {"model_name": model, "model_version": str(version), "outputs": described}
 
 
 def _to_json(name: str, tensor: Array, *, strict: bool) -> object:

@@ -14,7 +14,7 @@ from headrace_serving.datatypes import datatype_of
 from headrace_serving.errors import ServableNotFoundError, UnsupportedError
 from headrace_serving.examples import format_classify, format_regress, parse_examples
 from headrace_serving.execution import Outputs, Work, call_signature, shares_calls
-from headrace_serving.infer import InferAnswer, format_infer, parse_infer
+from headrace_serving.infer import InferAnswer, InferHeads, format_infer, parse_infer
 from headrace_serving.infer_message import format_infer_message, parse_infer_message
 from headrace_serving.json_tensor import dump_json
 from headrace_serving.json_value import show
@@ -86,6 +86,7 @@ class ModelServer:
         self.statistics = ModelStatistics()
         self._manager = manager
         self._strict = strict_json
+        self._heads = InferHeads()
 
     def predict(self, spec: ModelSpec, body: bytes) -> bytes:
         """Answer a predict request of TensorFlow Serving.
@@ -156,7 +157,9 @@ class ModelServer:
     ) -> Prepared[InferAnswer]:
         """Check an infer request; arguments and errors as `infer` has them."""
         lease, request = self._parsed(
-            spec, lambda model: parse_infer(body, json_bytes, model.signatures, strict=self._strict), self._lease
+            spec,
+            lambda model: parse_infer(body, json_bytes, model.signatures, strict=self._strict, heads=self._heads),
+            self._lease,
         )
 
         def finish(outputs: Outputs) -> InferAnswer:
