@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 import tracemalloc
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import ml_dtypes
@@ -13,8 +15,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from headrace.errors import DataLossError, DTypeError, InvalidArgumentError, NotFoundError
+from headrace_checkpoint.boxes import Box
+from headrace_checkpoint.checksum import BLOCK
 from headrace_checkpoint.safetensors import EncodedArrays, SafetensorsFile, load_safetensors, save_safetensors
 
 DTYPES = [
@@ -255,6 +260,14 @@ GOOD = {"a": _entry("F32", [2], 0, 8), "b": _entry("U8", [3], 8, 11)}
         ({"__metadata__": []}, b"", "strings only"),
         ({"__metadata__": {"headrace.crc32c": "[]"}}, b"", "JSON object"),
         ({"__metadata__": {"headrace.crc32c": '{"a":"xyz"}'}, **GOOD}, bytes(11), "8 hexadecimal digits"),
+        ({"__metadata__": {"headrace.blocks": '{"bytes":4}'}, **GOOD}, bytes(11), "bytes and crc32c"),
+        ({"__metadata__": {"headrace.blocks": '{"bytes":4,"crc32c":7}'}, **GOOD}, bytes(11), "bytes and crc32c"),
+        ({"__metadata__": {"headrace.blocks": '{"bytes":0,"crc32c":{}}'}, **GOOD}, bytes(11), "at least one byte"),
+        (
+            {"__metadata__": {"headrace.blocks": '{"bytes":4,"crc32c":{"a":"0123abcd"}}'}, **GOOD},
+            bytes(11),
+            "2 checksums of blocks of 'a'",
+        ),
         ({"__metadata__": {"headrace.dtypes": '{"a":7}'}, **GOOD}, bytes(11), "headrace.dtypes"),
         (
             {"__metadata__": {"headrace.dtypes": '{"b":{"dtype":"string","shape":[1]}}'}, **GOOD},
@@ -305,6 +318,85 @@ def test_every_flipped_bit_of_the_data_is_found(path: Path) -> None:
             load_safetensors(path)
     path.write_bytes(good[:start] + b"\x07" + good[start + 1 :])
     assert load_safetensors(path, verify=False)["a"][0] == 7
+
+
+def test_damage_names_the_block(path: Path) -> None:
+    save_safetensors(path, {"a": np.arange(BLOCK // 2, dtype=np.uint32), "b": np.zeros(BLOCK, np.uint8)})
+    content = bytearray(path.read_bytes())
+    start = 8 + struct.unpack("<Q", content[:8])[0]
+    content[start + BLOCK + 5] ^= 1
+    path.write_bytes(content)
+    with SafetensorsFile(path) as file:
+        assert [None if entry.blocks is None else len(entry.blocks.crc32c) for entry in file.entries.values()] == [
+            2,
+            None,
+        ]
+        places = f"bytes {start + BLOCK} to {start + 2 * BLOCK}"
+        with pytest.raises(DataLossError, match=rf"array 'a' is damaged, in block 2 of 2: .*\n *where: .*{places}\n"):
+            file.read("a")
+        middle = BLOCK // 4
+        assert file.read("a", Box((3,), (middle - 3,))).tolist() == list(range(3, middle))
+        with pytest.raises(DataLossError, match="block 2 of 2"):
+            file.read("a", Box((2 * middle - 1,), (1,)))
+        assert file.read("a", Box((middle,), (1,)), verify=False)[0] == middle
+
+
+@st.composite
+def parts(draw: st.DrawFn) -> tuple[tuple[int, ...], Box]:
+    """A shape and a part of it."""
+    shape = tuple(draw(st.lists(st.integers(0, 6), max_size=4)))
+    offset = tuple(draw(st.integers(0, size)) for size in shape)
+    sizes = tuple(draw(st.integers(0, size - begin)) for size, begin in zip(shape, offset, strict=True))
+    return shape, Box(offset, sizes)
+
+
+@settings(max_examples=200, deadline=None)
+@given(parts(), st.sampled_from(["u1", "<f4", "<c16", "O", "?"]), st.integers(1, 40), st.randoms())
+def test_a_part_is_read_and_verified_and_no_more(
+    tmp_path_factory: pytest.TempPathFactory, part: tuple[tuple[int, ...], Box], dtype: str, block: int, rnd: Random
+) -> None:
+    shape, box = part
+    path = tmp_path_factory.getbasetemp() / "part.safetensors"
+    numbers = np.arange(math.prod(shape)) % (2 if dtype == "?" else 251)
+    whole: Any = np.empty(shape, dtype)
+    whole[...] = np.reshape([b"%d" % number for number in numbers] if dtype == "O" else numbers, shape)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("headrace_checkpoint.safetensors.BLOCK", block)
+        save_safetensors(path, {"a": whole})
+    content = np.fromfile(path, np.uint8)
+    fetched = np.zeros(content.size, bool)
+
+    def fetch(begin: int, end: int) -> NDArray[np.uint8]:
+        fetched[begin:end] = True
+        return content[begin:end]
+
+    file = SafetensorsFile(path, size=content.size, fetch=fetch)
+    start = 8 + struct.unpack("<Q", content[:8])[0]
+    fetched[:] = False
+    expected = whole[(*box.within(Box.whole(shape)), ...)]
+    np.testing.assert_array_equal(file.read("a", box), expected, strict=True)
+    if dtype != "O" and box.num_elements:
+        wanted = np.zeros(shape, bool)
+        wanted[box.within(Box.whole(shape))] = True
+        bytes_wanted = np.repeat(wanted.reshape(-1), whole.itemsize)
+        blocks = np.array([bytes_wanted[at : at + block].any() for at in range(0, bytes_wanted.size, block)])
+        assert not fetched[start:][~np.repeat(blocks, block)[: bytes_wanted.size]].any()
+    if content.size > start:
+        at = rnd.randrange(start, content.size)
+        content[at] ^= 0x10
+        if fetched[at]:
+            with pytest.raises(DataLossError):
+                file.read("a", box)
+        else:
+            np.testing.assert_array_equal(file.read("a", box), expected, strict=True)
+
+
+def test_a_box_that_is_not_within_the_array(path: Path) -> None:
+    save_safetensors(path, {"a": np.zeros((2, 3))})
+    with SafetensorsFile(path) as file:
+        for box in (Box((0, 0), (2, 4)), Box((-1, 0), (1, 1)), Box((0,), (2,))):
+            with pytest.raises(InvalidArgumentError, match=r"no such part of array 'a'[^$]*a box within \[2, 3\]"):
+                file.read("a", box)
 
 
 def test_every_truncation_is_found(path: Path) -> None:

@@ -11,6 +11,8 @@ import pytest
 
 import headrace as hr
 from headrace.errors import DataLossError, NotFoundError
+from headrace_checkpoint.boxes import Box
+from headrace_checkpoint.checksum import BLOCK
 from headrace_checkpoint.saver import CheckpointManager, Saver
 from headrace_checkpoint.storage import LocalStorage, RemoteStorage, storage_of
 from headrace_checkpoint.store import CheckpointWarning, StoredStep, list_steps, read_newest_step, write_step
@@ -96,6 +98,25 @@ def test_only_the_bytes_of_what_is_read_are_fetched(url: str, monkeypatch: pytes
     fetched.clear()
     assert step.read("b").tolist() == [1, 1, 1]
     assert fetched == [24]
+
+
+def test_a_part_takes_only_the_blocks_in_which_it_lies(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = np.arange(3 * BLOCK, dtype=np.uint32).reshape(12, -1)
+    step = StoredStep(write_step(url, 1, {"wide": wide}, time=0.0))
+    fetched: list[int] = []
+    cat_file = type(_files()).cat_file
+
+    def counting(self: Any, path: str, start: int | None = None, end: int | None = None, **more: Any) -> Any:
+        content = cat_file(self, path, start=start, end=end, **more)
+        fetched.append(len(content))
+        return content
+
+    monkeypatch.setattr(type(_files()), "cat_file", counting)
+    np.testing.assert_array_equal(step.read("wide", Box((3, 0), (2, wide.shape[1]))), wide[3:5])
+    assert fetched == [2 * BLOCK]
+    fetched.clear()
+    np.testing.assert_array_equal(step.read("wide", Box((3, 7), (1, 2))), wide[3:4, 7:9])
+    assert fetched == [BLOCK]
 
 
 def test_the_manager_keeps_and_deletes_there_too(url: str) -> None:

@@ -9,6 +9,8 @@ What we add stays inside the format, so any reader still reads the file:
 - the header is padded with spaces so that the arrays' bytes begin at a multiple of 64, and arrays are sorted by
   falling item size, so each is aligned to its items and a mapped file needs no copy;
 - `__metadata__["headrace.crc32c"]` is a JSON object of each array's CRC-32C as 8 hexadecimal digits;
+- `__metadata__["headrace.blocks"]` is a JSON object: `"bytes"`, the size of a block (1 MiB), and `"crc32c"`, for each
+  array of more than one block the CRC-32C of each of its blocks, in order, as 8 hexadecimal digits after another;
 - `__metadata__["headrace.dtypes"]` is a JSON object of the arrays whose dtype the format lacks, each
   `{"dtype": ..., "shape": [...]}`: `complex128` is stored as F64 with a last axis of 2 (real, imaginary), `string` as
   U8: all lengths as little-endian uint64, then all bytes.
@@ -35,11 +37,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from headrace.errors import DataLossError, DTypeError, InvalidArgumentError, NotFoundError, known_names
-from headrace_checkpoint.checksum import crc32c, in_threads
+from headrace_checkpoint.boxes import Box
+from headrace_checkpoint.checksum import BLOCK, crc32c, crc32c_of_blocks, in_threads
 from headrace_checkpoint.dtypes import Array
 from headrace_checkpoint.durable import DISK, Bytes, Disk, replace_file
 
-__all__ = ["EncodedArrays", "Fetch", "SafetensorsFile", "StoredArray", "load_safetensors", "mapped", "save_safetensors"]
+__all__ = [
+    "Blocks",
+    "EncodedArrays",
+    "Fetch",
+    "SafetensorsFile",
+    "StoredArray",
+    "load_safetensors",
+    "mapped",
+    "save_safetensors",
+]
 
 MAX_HEADER_BYTES = 100_000_000
 ALIGNMENT = 64  # bytes: a cache line, and what vector loads and direct I/O want
@@ -47,7 +59,9 @@ ALIGNMENT = 64  # bytes: a cache line, and what vector loads and direct I/O want
 _MAX_RANK = 64  # NumPy's own limit; also keeps a hostile shape from costing more than its text
 _MAX_BYTES = 2**63 - 1
 _CRC_KEY = "headrace.crc32c"
+_BLOCKS_KEY = "headrace.blocks"
 _DTYPES_KEY = "headrace.dtypes"
+_HEX = frozenset("0123456789abcdef")
 
 
 def _little(dtype: object) -> np.dtype[np.generic]:
@@ -85,6 +99,19 @@ _NAMES = {dtype: name for name, (_, dtype) in _DTYPES.items() if dtype is not No
 
 
 @dataclass(frozen=True, slots=True)
+class Blocks:
+    """The checksums of the parts of one array.
+
+    Attributes:
+      size: bytes of each block but the last.
+      crc32c: of each.
+    """
+
+    size: int
+    crc32c: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StoredArray:
     """What a file says of one array.
 
@@ -96,6 +123,7 @@ class StoredArray:
       end: where they end.
       crc32c: the checksum of its bytes, or None where the file has none.
       extended: `(dtype, shape)` of the value, where the format lacks its dtype (`"complex128"`, `"string"`).
+      blocks: where the file has checksums of its parts too.
     """
 
     name: str
@@ -105,6 +133,7 @@ class StoredArray:
     end: int
     crc32c: int | None = None
     extended: tuple[str, tuple[int, ...]] | None = None
+    blocks: Blocks | None = None
 
     @property
     def value_dtype(self) -> str:
@@ -153,9 +182,10 @@ class EncodedArrays:
             (_Payload.of(name, np.asarray(array)) for name, array in arrays.items()),
             key=lambda payload: (-_RANKS[payload.dtype], payload.name),
         )
-        found = in_threads(lambda payload: crc32c(payload.data), payloads)
-        crcs = {payload.name: crc for payload, crc in zip(payloads, found, strict=True)}
-        header = _header(payloads, crcs, dict(metadata or {}))
+        found = in_threads(lambda payload: crc32c_of_blocks(payload.data, BLOCK), payloads)
+        crcs = {payload.name: crc for payload, (crc, _) in zip(payloads, found, strict=True)}
+        blocks = {payload.name: each for payload, (_, each) in zip(payloads, found, strict=True) if len(each) > 1}
+        header = _header(payloads, crcs, blocks, dict(metadata or {}))
         return cls(
             chunks=[header, *(payload.data for payload in payloads)],
             size=len(header) + sum(payload.data.nbytes for payload in payloads),
@@ -263,16 +293,21 @@ class SafetensorsFile:
         # A map with views on it cannot be closed; it goes when the last view goes.
         del self._fetch
 
-    def read(self, name: str, *, verify: bool = True) -> Array:
-        """Return one array as a read-only view; strings are decoded into a new object array.
+    def read(self, name: str, box: Box | None = None, *, verify: bool = True) -> Array:
+        """Return one array or a part of it as a read-only view; strings are decoded into a new object array.
+
+        What is fetched is the part, and, to verify it, the rest of the blocks in which it lies; where the file has no
+        checksums of blocks, all of the array. A part that is scattered over the array becomes a new array.
 
         Args:
           name: the array's name.
-          verify: check it against its checksum, where the file has one.
+          box: which part; None: all of it.
+          verify: check it against its checksums, where the file has any.
 
         Raises:
           NotFoundError: there is no such array in the file.
-          DataLossError: the checksum does not match, or the bytes are no value of their dtype.
+          InvalidArgumentError: the box is not within the array.
+          DataLossError: a checksum does not match, or the bytes are no value of their dtype.
           DTypeError: NumPy has no dtype for the elements.
         """
         entry = self.entries.get(name)
@@ -284,6 +319,15 @@ class SafetensorsFile:
                 got=repr(name),
                 hint="iterate over the file for the names",
             )
+        wanted = Box.whole(entry.value_shape) if box is None else box
+        if not wanted.lies_in(entry.value_shape):
+            raise InvalidArgumentError(
+                f"there is no such part of array {name!r}",
+                where=self.path,
+                expected=f"a box within {list(entry.value_shape)}",
+                got=str(wanted),
+                hint="the part's offset and shape have one number for each axis",
+            )
         dtype = _DTYPES[entry.dtype][1]
         if dtype is None:
             raise DTypeError(
@@ -293,23 +337,64 @@ class SafetensorsFile:
                 got=entry.dtype,
                 hint="unpack them with the program that wrote them",
             )
-        raw = self._fetch(self._data_start + entry.begin, self._data_start + entry.end)
-        if verify:
-            self._verify(entry, raw)
-        stored = raw.view(dtype).reshape(entry.shape)
-        return stored if entry.extended is None else _decode_extended(self.path, entry, stored)
+        if entry.value_dtype == "string":
+            _, raw = self._fetch_verified(entry, 0, entry.end - entry.begin, verify)
+            return _decode_strings(self.path, entry, raw)[(*wanted.within(Box.whole(entry.value_shape)), ...)]
+        return self._read_box(entry, np.dtype("<c16") if entry.value_dtype == "complex128" else dtype, wanted, verify)
 
-    def _verify(self, entry: StoredArray, raw: NDArray[np.uint8]) -> None:
-        if entry.crc32c is not None and crc32c(raw) != entry.crc32c:
-            raise DataLossError(
-                f"array {entry.name!r} is damaged: its checksum does not match",
-                where=f"{self.path}, bytes {self._data_start + entry.begin} to {self._data_start + entry.end}",
-                expected=f"CRC-32C {entry.crc32c:08x}",
-                got=f"{crc32c(raw):08x}",
-                hint="restore an earlier checkpoint or copy the file again",
-            )
-        if entry.dtype == "BOOL" and raw.size and raw.max() > 1:
+    def _read_box(self, entry: StoredArray, dtype: np.dtype[np.generic], box: Box, verify: bool) -> Array:
+        if not box.num_elements:
+            return np.empty(box.shape, dtype)
+        size = BLOCK if entry.blocks is None else entry.blocks.size
+        parts = list(box.runs(entry.value_shape, size // dtype.itemsize))
+        if len(parts) == 1:
+            return self._read_run(entry, dtype, box, verify)
+        result = np.empty(box.shape, dtype)
+        for part in parts:
+            result[part.within(box)] = self._read_run(entry, dtype, part, verify)
+        return result
+
+    def _read_run(self, entry: StoredArray, dtype: np.dtype[np.generic], box: Box, verify: bool) -> Array:
+        shape = entry.value_shape
+        first, last = box.span(shape)
+        start, raw = self._fetch_verified(entry, first * dtype.itemsize, last * dtype.itemsize, verify)
+        strides = [math.prod(shape[axis + 1 :]) * dtype.itemsize for axis in range(len(shape))]
+        return np.ndarray(box.shape, dtype, raw.data, first * dtype.itemsize - start, strides)
+
+    def _fetch_verified(self, entry: StoredArray, begin: int, end: int, verify: bool) -> tuple[int, NDArray[np.uint8]]:
+        """Bytes of an array from `begin` to `end` at least; where in the array they begin, and they."""
+        blocks = None if not verify or entry.crc32c is None else entry.blocks or _whole(entry, entry.crc32c)
+        if blocks is not None:
+            begin = begin // blocks.size * blocks.size
+            end = min(-(-end // blocks.size) * blocks.size, entry.end - entry.begin)
+        at = self._data_start + entry.begin
+        raw = self._fetch(at + begin, at + end)
+        if blocks is not None:
+            self._verify(entry, blocks, begin, raw)
+        if verify and entry.dtype == "BOOL" and raw.size and raw.max() > 1:
             _refuse(self.path, f"0 or 1 for each element of {entry.name!r}", f"the byte {raw.max()}")
+        return begin, raw
+
+    def _verify(self, entry: StoredArray, blocks: Blocks, begin: int, raw: NDArray[np.uint8]) -> None:
+        for offset in range(0, raw.size, blocks.size):
+            part = raw[offset : offset + blocks.size]
+            number = (begin + offset) // blocks.size
+            found, expected = crc32c(part), blocks.crc32c[number]
+            if found != expected:
+                place = self._data_start + entry.begin + begin + offset
+                which = f", in block {number + 1} of {len(blocks.crc32c)}" if len(blocks.crc32c) > 1 else ""
+                raise DataLossError(
+                    f"array {entry.name!r} is damaged{which}: its checksum does not match",
+                    where=f"{self.path}, bytes {place} to {place + part.size}",
+                    expected=f"CRC-32C {expected:08x}",
+                    got=f"{found:08x}",
+                    hint="restore an earlier checkpoint or copy the file again",
+                )
+
+
+def _whole(entry: StoredArray, crc: int) -> Blocks:
+    """An array that is verified as one."""
+    return Blocks(max(1, entry.end - entry.begin), (crc,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,9 +476,17 @@ def _encode_strings(name: str, array: NDArray[Any]) -> bytes:
     return struct.pack(f"<{len(items)}Q", *map(len, items)) + b"".join(items)
 
 
-def _header(payloads: list[_Payload], crcs: Mapping[str, int], metadata: dict[str, str]) -> bytes:
+def _header(
+    payloads: list[_Payload],
+    crcs: Mapping[str, int],
+    blocks: Mapping[str, tuple[int, ...]],
+    metadata: dict[str, str],
+) -> bytes:
     extended = {p.name: {"dtype": p.extended[0], "shape": p.extended[1]} for p in payloads if p.extended is not None}
     metadata[_CRC_KEY] = _compact({name: f"{crc:08x}" for name, crc in crcs.items()})
+    if blocks:
+        digits = {name: "".join(f"{crc:08x}" for crc in each) for name, each in blocks.items()}
+        metadata[_BLOCKS_KEY] = _compact({"bytes": BLOCK, "crc32c": digits})
     if extended:
         metadata[_DTYPES_KEY] = _compact(extended)
     entries: dict[str, Any] = {"__metadata__": metadata}
@@ -492,14 +585,30 @@ def _parse_header(path: str, text: bytes, data_size: int) -> tuple[dict[str, Sto
         _refuse(path, "a __metadata__ of strings only", _shorten(metadata))
     crcs = _load_json(path, _CRC_KEY, metadata.get(_CRC_KEY, "{}"))
     extended = _load_json(path, _DTYPES_KEY, metadata.get(_DTYPES_KEY, "{}"))
-    entries = [_parse_entry(path, name, item, crcs.get(name), extended.get(name)) for name, item in header.items()]
+    size, blocks = _parse_blocks(path, metadata.get(_BLOCKS_KEY))
+    entries = [
+        _parse_entry(path, name, item, crcs.get(name), extended.get(name), size, blocks.get(name))
+        for name, item in header.items()
+    ]
     entries.sort(key=lambda entry: (entry.begin, entry.end))
     _check_coverage(path, entries, data_size)
-    user = {key: value for key, value in metadata.items() if key not in (_CRC_KEY, _DTYPES_KEY)}
+    user = {key: value for key, value in metadata.items() if key not in (_CRC_KEY, _BLOCKS_KEY, _DTYPES_KEY)}
     return {entry.name: entry for entry in entries}, user
 
 
-def _parse_entry(path: str, name: str, item: Any, crc: Any, extended: Any) -> StoredArray:
+def _parse_blocks(path: str, text: str | None) -> tuple[int, dict[str, Any]]:
+    """The size of a block, and each array's digits."""
+    if text is None:
+        return BLOCK, {}
+    item = _load_json(path, _BLOCKS_KEY, text)
+    if item.keys() != {"bytes", "crc32c"} or not isinstance(item["crc32c"], dict):
+        _refuse(path, f"bytes and crc32c in {_BLOCKS_KEY}", _shorten(item))
+    if not _is_size(item["bytes"]) or not item["bytes"]:
+        _refuse(path, f"blocks of at least one byte in {_BLOCKS_KEY}", _shorten(item["bytes"]))
+    return item["bytes"], item["crc32c"]
+
+
+def _parse_entry(path: str, name: str, item: Any, crc: Any, extended: Any, size: int, blocks: Any) -> StoredArray:
     if not isinstance(item, dict) or item.keys() != {"dtype", "shape", "data_offsets"}:
         _refuse(path, f"dtype, shape and data_offsets of {name!r}", _shorten(item))
     dtype, offsets = item["dtype"], item["data_offsets"]
@@ -511,7 +620,15 @@ def _parse_entry(path: str, name: str, item: Any, crc: Any, extended: Any) -> St
     _check_size(path, name, dtype, shape, offsets)
     checksum = _parse_crc(path, name, crc)
     value = _parse_extended(path, name, dtype, shape, extended)
-    return StoredArray(name, dtype, shape, offsets[0], offsets[1], checksum, value)
+    digits = None if blocks is None else _parse_digits(path, name, blocks, -(-(offsets[1] - offsets[0]) // size))
+    parts = None if digits is None else Blocks(size, digits)
+    return StoredArray(name, dtype, shape, offsets[0], offsets[1], checksum, value, parts)
+
+
+def _parse_digits(path: str, name: str, digits: Any, count: int) -> tuple[int, ...]:
+    if not isinstance(digits, str) or len(digits) != 8 * count or set(digits) - _HEX:
+        _refuse(path, f"{count} checksums of blocks of {name!r}, 8 hexadecimal digits each", _shorten(digits))
+    return tuple(int(digits[at : at + 8], 16) for at in range(0, len(digits), 8))
 
 
 def _parse_shape(path: str, name: str, shape: Any) -> tuple[int, ...]:
@@ -532,7 +649,7 @@ def _check_size(path: str, name: str, dtype: str, shape: tuple[int, ...], offset
 def _parse_crc(path: str, name: str, crc: Any) -> int | None:
     if crc is None:
         return None
-    if not isinstance(crc, str) or len(crc) != 8 or set(crc) - set("0123456789abcdef"):
+    if not isinstance(crc, str) or len(crc) != 8 or set(crc) - _HEX:
         _refuse(path, f"a checksum of {name!r} of 8 hexadecimal digits", _shorten(crc))
     return int(crc, 16)
 
@@ -564,12 +681,8 @@ def _check_coverage(path: str, entries: list[StoredArray], data_size: int) -> No
         _refuse(path, f"{end} bytes of arrays", f"{data_size} bytes after the header")
 
 
-def _decode_extended(path: str, entry: StoredArray, stored: Array) -> Array:
-    dtype, shape = entry.extended or ("", ())
-    if dtype == "complex128":
-        return stored.reshape(-1).view("<c16").reshape(shape)
-    raw = stored.tobytes()
-    count = math.prod(shape)
+def _decode_strings(path: str, entry: StoredArray, stored: NDArray[np.uint8]) -> Array:
+    raw, count = stored.tobytes(), math.prod(entry.value_shape)
     lengths = struct.unpack_from(f"<{count}Q", raw)
     if sum(lengths) != len(raw) - 8 * count:
         _refuse(path, f"strings of {len(raw) - 8 * count} bytes in {entry.name!r}", f"lengths of {sum(lengths)} bytes")
@@ -578,7 +691,7 @@ def _decode_extended(path: str, entry: StoredArray, stored: Array) -> Array:
     for index, length in enumerate(lengths):
         items[index] = raw[offset : offset + length]
         offset += length
-    return items.reshape(shape)
+    return items.reshape(entry.value_shape)
 
 
 def _is_size(value: Any) -> bool:

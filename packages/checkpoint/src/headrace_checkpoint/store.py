@@ -199,12 +199,12 @@ class StoredStep:
         """Return a tensor or a part of it.
 
         What lies in one shard is a read-only view of the mapped file (a new array for strings); what lies in several
-        is put together. Shards that have no part of it are not looked at.
+        is put together, as is a part that is scattered over a shard. Only the blocks that have a part of it are read.
 
         Args:
           name: the tensor's name.
           box: which part; None: all of it.
-          verify: check the bytes of each chunk that has a part of it against their checksum.
+          verify: check the blocks that have a part of it against their checksums.
         Raises:
           NotFoundError: there is no such tensor.
           InvalidArgumentError: the box is not within the tensor.
@@ -234,16 +234,17 @@ class StoredStep:
         parts = [(chunk, chunk.box.intersection(wanted)) for chunk in tensor.chunks]
         found = [(chunk, part) for chunk, part in parts if part is not None]
         if not found:  # a box without elements
-            array = self._shards[tensor.chunks[0].file].read(name, verify=verify)
-            return np.empty(wanted.shape, array.dtype)
+            chunk = tensor.chunks[0]
+            empty = Box(chunk.box.offset, (0,) * len(chunk.box.shape)).relative_to(chunk.box)
+            return np.empty(wanted.shape, self._shards[chunk.file].read(name, empty, verify=verify).dtype)
         if found[0][1] == wanted:
             chunk = found[0][0]
-            return self._shards[chunk.file].read(name, verify=verify)[wanted.within(chunk.box)]
+            return self._shards[chunk.file].read(name, wanted.relative_to(chunk.box), verify=verify)
         result: Array | None = None
         for chunk, part in found:
-            array = self._shards[chunk.file].read(name, verify=verify)
+            array = self._shards[chunk.file].read(name, part.relative_to(chunk.box), verify=verify)
             result = np.empty(wanted.shape, array.dtype) if result is None else result
-            result[part.within(wanted)] = array[part.within(chunk.box)]
+            result[part.within(wanted)] = array
         assert result is not None
         return result
 
