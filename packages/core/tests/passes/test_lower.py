@@ -11,12 +11,15 @@ import pytest
 import headrace as hr
 from headrace.graph.functions import Body, Captures
 from headrace.graph.verifier import verify_bounded
+from headrace.passes.inline import inline
 from headrace.passes.lower import can_lower, lower
 from headrace.passes.prune import prune
+from headrace.passes.raising import raising
 from headrace.plan.plan import find_backend
 from headrace.plan.step_plan import compile_step
 from headrace.runtime.executor import StepExecutor
 from headrace.runtime.resources import ResourceManager
+from headrace.testing.canonical import canonical_form
 
 
 def run_both(graph: hr.Graph, fetches: list[hr.Tensor], feeds: dict[hr.Tensor, Any]) -> tuple[list[Any], list[Any]]:
@@ -212,3 +215,133 @@ def test_a_call_over_devices_becomes_what_it_calls_and_draws_the_same_numbers(fu
             fetches = [*results, after]
             assert session.run(fetches, {x: value}, timeout=30.0) == alone.run(fetches, {x: value})
         assert len(session.partitions(after, {x: 1.0})) >= 2
+
+
+def _ordered_effects(n: hr.Tensor) -> list[hr.Tensor]:
+    """What a branch waits for, and what waits for a branch, only for the order of effects."""
+    v = hr.Variable(np.int32(0), name="v")
+    with hr.control_dependencies([v.assign_add(n)]):
+        y = hr.cond(n > 2, lambda: hr.control_dependencies([v.assign_add(5)]) and v.read(), lambda: hr.constant(3))
+    with hr.control_dependencies([y]):
+        return [v.read(), y]
+
+
+def _known_choices(n: hr.Tensor) -> list[hr.Tensor]:
+    """Constants choose; the effects of the other branches must not happen."""
+    v = hr.Variable(np.int32(0), name="v")
+
+    def change() -> hr.Tensor:
+        with hr.control_dependencies([v.assign(7)]):
+            return hr.constant(1)
+
+    y = hr.cond(hr.constant(False), change, lambda: hr.constant(2))
+    z = hr.switch_case(hr.constant(2), [change, change, lambda: hr.constant(3)])
+    with hr.control_dependencies([y, z]):
+        return [y, z, v.read() + n * 0]
+
+
+def _choices_in_a_loop(n: hr.Tensor) -> list[hr.Tensor]:
+    def body(i: hr.Tensor, a: hr.Tensor) -> tuple[hr.Tensor, hr.Tensor]:
+        same = hr.switch_case(hr.constant(1), [lambda: n, lambda: n + 1, lambda: n + 2])
+        return i + 1, a + same + hr.switch_case(i, [lambda: a, lambda: n, lambda: hr.constant(4)])
+
+    return list(hr.while_loop(lambda i, a: i < n, body, [0, 1]))
+
+
+def _traced(n: hr.Tensor) -> list[hr.Tensor]:
+    @hr.function
+    def program(n: hr.Tensor) -> tuple[hr.Tensor, hr.Tensor]:
+        v = hr.Variable(np.int32(1), name="v")
+        v.assign(3)
+
+        def on() -> hr.Tensor:
+            v.assign_add(n)
+            return v.read()
+
+        v.assign_add(hr.cond(n > 1, on, lambda: v.read() * 2))
+
+        def body(i: hr.Tensor, a: hr.Tensor) -> tuple[hr.Tensor, hr.Tensor]:
+            v.assign_add(1)
+            return i + 1, v.read() + a
+
+        return hr.while_loop(lambda i, a: i < n, body, (0, 0))[1], v.read()
+
+    return list(program(n))
+
+
+def _what_does_not_change(n: hr.Tensor) -> list[hr.Tensor]:
+    """Results of a body that read nothing of the loop."""
+    x = hr.astype(n, hr.float32)
+
+    def body(i: hr.Tensor, a: hr.Tensor, b: hr.Tensor) -> tuple[hr.Tensor, hr.Tensor, hr.Tensor]:
+        return i + 1, x * 2.0 + 1.0, hr.cond(n > 3, lambda: x, lambda: a)
+
+    return list(hr.while_loop(lambda i, a, b: i < n, body, (0, 1.0, x)))
+
+
+def _equal_predicates(n: hr.Tensor) -> list[hr.Tensor]:
+    p = n > 2
+    y = hr.cond(p, lambda: n * 2, lambda: n + 5)
+    return [y, hr.cond(p, lambda: hr.cond(p, lambda: n * 3, lambda: n), lambda: n - 1)]
+
+
+def _no_result(n: hr.Tensor) -> list[hr.Tensor]:
+    v = hr.Variable(np.int32(0), name="v")
+    done = hr.cond(n > 2, lambda: v.assign_add(n), lambda: v.assign_add(-1))
+    with hr.control_dependencies([done]):
+        return [v.read()]
+
+
+def _second_order(n: hr.Tensor) -> list[hr.Tensor]:
+    x = hr.astype(n, hr.float32) + 1.0
+
+    def body(i: hr.Tensor, a: hr.Tensor) -> tuple[hr.Tensor, hr.Tensor]:
+        return i + 1, hr.cond(a > 1.0, lambda: hr.sin(a) * x, lambda: a * a * x)
+
+    y = hr.while_loop(lambda i, a: i < 3, body, [0, x])[1]
+    (first,) = hr.gradients(y, [x])
+    return [first, hr.gradients(first, [x])[0]]
+
+
+def _options(n: hr.Tensor) -> list[hr.Tensor]:
+    options = {"recompute": True, "swap_to_host": True, "parallel_iterations": 3}
+    return list(hr.while_loop(lambda i, a: i < n, lambda i, a: (i + 1, hr.sin(a)), [0, 1.0], **options))
+
+
+def _rows(n: hr.Tensor) -> list[hr.Tensor]:
+    xs = hr.arange(n)
+    mapped = hr.map_fn(lambda x: hr.cond(x > 1, lambda: x * 2, lambda: -x), xs)
+    return [mapped, *hr.scan(lambda carry, x: (x + carry, x * carry), xs, init=hr.constant(1))]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        *BUILDERS,
+        _ordered_effects,
+        _known_choices,
+        _choices_in_a_loop,
+        _traced,
+        _what_does_not_change,
+        _equal_predicates,
+        _no_result,
+        _second_order,
+        _options,
+        _rows,
+    ],
+    ids=lambda program: program.__name__,
+)
+def test_raising_undoes_the_lowering_of_each_kind(program: Callable[[hr.Tensor], list[hr.Tensor]]) -> None:
+    with hr.Graph(seed=1).as_default() as graph:
+        n = hr.placeholder(hr.int32, [])
+        fetches = program(n)
+    bounded = inline(prune(graph, fetches, [], [n]))  # a call is gone once it is lowered
+    assert canonical_form(raising(lower(bounded, lambda op: True))) == canonical_form(bounded)
+    found = []
+    for passes in ([], [lambda g: lower(g, lambda op: True)], [lambda g: lower(g, lambda op: True), "raising"]):
+        session = hr.Session(graph, config=hr.config(passes=passes, verify=True))
+        found.append([session.run(fetches, {n: number}) for number in (0, 1, 2, 3, 5)])
+    for other in found[1:]:
+        for values, expected in zip(other, found[0], strict=True):
+            for one, wanted in zip(values, expected, strict=True):
+                np.testing.assert_array_equal(one, wanted)

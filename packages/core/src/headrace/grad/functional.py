@@ -30,7 +30,7 @@ from headrace.graph.scopes import Scope, current_graph, enter
 from headrace.graph.shape_value import constant_value
 from headrace.ops.branching import build_branches
 from headrace.ops.indexed_slices import IndexedSlices
-from headrace.ops.looping import RECOMPUTE, Carried, LoopBuilder
+from headrace.ops.looping import RECOMPUTE, SWAP_TO_HOST, Carried, LoopBuilder
 from headrace.types import DType, Shape, int32, int64, resource, variant
 
 TRIP_COUNT = "_trip_count"
@@ -58,9 +58,11 @@ def _empty_list(tensor: Tensor) -> Tensor:
     return empty
 
 
-def _pushed(items: Tensor, tensor: Tensor) -> Tensor:
-    longer: Tensor = apply_op("TensorListPushBack", items, tensor)
-    return longer
+def _pushed(items: Tensor, tensor: Tensor, *, swapped: bool = False) -> Tensor:
+    attrs: dict[str, AttrValue] = {"element_dtype": tensor.dtype, **({SWAP_TO_HOST: True} if swapped else {})}
+    graph = current_graph()
+    inputs = [graph.own(items), graph.own(tensor)]
+    return graph.create_op("TensorListPushBack", inputs, attrs, name="TensorListPushBack").outputs[0]
 
 
 def _popped(items: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
@@ -312,14 +314,17 @@ class _BackwardLoop:
         ]
         if not self.active:
             return result
-        found = differentiate(
-            self.body, self.active, [*self.active, *self.shared], recompute=bool(self.op.attrs.get(RECOMPUTE))
-        )
+        arguments = [*self.active, *self.shared]
+        found = differentiate(self.body, self.active, arguments, recompute=self._has(RECOMPUTE))
         counters = self._counters()
         free = {j for j in range(self.count) if self.invariant[j]} | counters.keys()
         saved = found.saved(free)
         extension, lists = self._extended(found, saved)
         return self._backward(found, extension, lists, counters, result)
+
+    def _has(self, option: str) -> bool:
+        """True if the loop was given an option, which its backward loop then has too."""
+        return bool(self.op.attrs.get(option))
 
     def _chosen(self) -> tuple[list[int], list[int]]:
         """The variables that have a gradient in the backward loop, and the invariants that get one, by number."""
@@ -370,7 +375,8 @@ class _BackwardLoop:
         with enter(Scope(graph=forward)):
             results = [] if has_count else [apply_op("AddV2", arguments[0], 1)]
             lists_in = arguments[len(results) :]
-            results += [_pushed(items, tensor) for items, tensor in zip(lists_in, new, strict=True)]
+            swapped = self._has(SWAP_TO_HOST)
+            results += [_pushed(items, tensor, swapped=swapped) for items, tensor in zip(lists_in, new, strict=True)]
         body, _ = forward.copy(_name(self.body), [*forward.results, *results])
         body.complete(body.results)
         names = {"cond": FunctionName(condition.name), "body": FunctionName(body.name)}
@@ -420,7 +426,7 @@ class _BackwardLoop:
                 results.append(self._next(found, number, g, loop.body_arguments[number + 1], provided))
             for total, g in zip(sums, gradients[len(self.active) :], strict=True):
                 total.add(g)
-        outputs = loop.finish(goes_on, results, recompute=bool(self.op.attrs.get(RECOMPUTE)))
+        outputs = loop.finish(goes_on, results, recompute=self._has(RECOMPUTE), swap_to_host=self._has(SWAP_TO_HOST))
         for j, output in zip(self.active, outputs[1:], strict=False):
             output.set_shape(self.op.inputs[j].shape)
             result[j] = output

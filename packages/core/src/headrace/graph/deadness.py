@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
 
-from headrace.graph.frames import MAY_BE_DEAD, Frame, Frames, back_edge
+from headrace.graph.frames import LOWERED, MAY_BE_DEAD, Frame, Frames, back_edge
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 
@@ -25,9 +25,12 @@ def branch_condition(switch: Operation, way: int) -> Hashable:
 
 
 def predicate_of(switch: Operation) -> Tensor:
-    """The tensor that decides a Switch; what only passes it on is passed over, so that equal ones are the same."""
+    """The tensor that decides a Switch; what only passes it on is passed over, so that equal ones are the same.
+
+    But not what lowering made for one branch, which is a branch of its own whatever it has in common with others.
+    """
     predicate = switch.inputs[1]
-    while predicate.op.type == "Identity" and not predicate.op.control_inputs:
+    while predicate.op.type == "Identity" and not predicate.op.control_inputs and LOWERED not in predicate.op.attrs:
         predicate = predicate.op.inputs[0]
     return predicate
 

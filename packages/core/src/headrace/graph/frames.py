@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from headrace.graph.graph import Graph
 
 __all__ = [
+    "LOWERED",
     "MAY_BE_DEAD",
     "PASSES_DEAD",
     "TOKEN_TYPES",
@@ -39,6 +40,9 @@ MAY_BE_DEAD = "_may_be_dead"
 
 PASSES_DEAD = "_passes_dead"
 """The annotation of a `_Send` whose value may be dead: it runs all the same."""
+
+LOWERED = "_lowered"
+"""The annotation of an operation that lowering adds to say where others run; in structured form there is none of it."""
 
 
 def has_tokens(graph: Graph) -> bool:

@@ -20,10 +20,13 @@ from headrace.ops.structure import check_same_structure, flatten, ordered_keys
 from headrace.types import Shape, ShapeLike, TensorSpec, as_shape, int32
 from headrace.types import bool as bool_dtype
 
-__all__ = ["RECOMPUTE", "Carried", "LoopBuilder", "next_values", "while_loop"]
+__all__ = ["RECOMPUTE", "SWAP_TO_HOST", "Carried", "LoopBuilder", "next_values", "while_loop"]
 
 RECOMPUTE = "_recompute"
 """The annotation of a loop whose backward pass computes again what it needs, from the loop variables."""
+
+SWAP_TO_HOST = "_swap_to_host"
+"""The annotation of a loop, and of what it pushes for its backward pass, that may wait in the memory of the host."""
 
 
 def while_loop(
@@ -35,6 +38,7 @@ def while_loop(
     maximum_iterations: TensorLike | None = None,
     parallel_iterations: int = 10,
     recompute: bool = False,
+    swap_to_host: bool = False,
     name: str | None = None,
 ) -> Any:
     """The loop variables after `body` was applied to them as long as `condition` of them is true.
@@ -53,6 +57,8 @@ def while_loop(
       parallel_iterations: how many iterations may overlap where the loop runs on several devices.
       recompute: let the backward pass keep the loop variables alone and compute the rest of each iteration again, which
         takes less memory and more time.
+      swap_to_host: let what the backward pass reads wait in the memory of the host, where a device has one of its own;
+        values and gradients are the same. On a CPU that is where it is anyway, so nothing changes there.
       name: the operation's name.
     Returns:
       The last values, in the structure of `loop_vars`.
@@ -107,7 +113,13 @@ def while_loop(
             wanted, structure, "the body of while_loop", "return the next value of each loop variable, in their order"
         )
         results = next_values(loop, flatten(structure)[0])
-        outputs = loop.finish(predicate, results, parallel_iterations=parallel_iterations, recompute=recompute)
+        outputs = loop.finish(
+            predicate,
+            results,
+            parallel_iterations=parallel_iterations,
+            recompute=recompute,
+            swap_to_host=swap_to_host,
+        )
         _check_may_end(outputs[0].op)
         return rebuild(outputs[: len(first)])
 
@@ -318,6 +330,7 @@ class LoopBuilder:
         *,
         parallel_iterations: int = 10,
         recompute: bool = False,
+        swap_to_host: bool = False,
         annotations: Mapping[str, AttrValue] | None = None,
     ) -> tuple[Tensor, ...]:
         """Make the operation.
@@ -327,6 +340,7 @@ class LoopBuilder:
           results: the next values of the loop variables.
           parallel_iterations: see `while_loop`.
           recompute: see `while_loop`.
+          swap_to_host: see `while_loop`.
           annotations: further attributes of the operation.
         Returns:
           Its outputs: the loop variables, then what was captured and carried.
@@ -347,6 +361,7 @@ class LoopBuilder:
             "output_shapes": tuple(self.body.arguments[index].shape for index in range(len(inputs))),
             "parallel_iterations": parallel_iterations,
             **({RECOMPUTE: True} if recompute else {}),
+            **({SWAP_TO_HOST: True} if swap_to_host else {}),
             **handle_attrs(inputs),
             **(annotations or {}),
         }

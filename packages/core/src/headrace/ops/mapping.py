@@ -50,6 +50,7 @@ def scan(
     *,
     reverse: bool = False,
     recompute: bool = False,
+    swap_to_host: bool = False,
     name: str | None = None,
 ) -> tuple[Any, Any]:
     """Carry a value through the rows one after the other, and give something at each.
@@ -61,6 +62,7 @@ def scan(
       init: the first carried value, a nested structure of tensors.
       reverse: go from the last row to the first; what is given stands where its row does.
       recompute: see `while_loop`.
+      swap_to_host: see `while_loop`.
       name: the name scope.
     Returns:
       What `function` gave at each row, stacked, `[n, ...]`, and the last carried value.
@@ -77,7 +79,8 @@ def scan(
       [1. 3. 6.] 6.0
     """
     check_callable(function, "the function of scan", "carry, row")
-    return _loop(function, elements, init, name or "scan", reverse=reverse, recompute=recompute)
+    options = {"recompute": recompute, "swap_to_host": swap_to_host}
+    return _loop(function, elements, init, name or "scan", reverse=reverse, **options)
 
 
 _FIRST = object()
@@ -144,7 +147,7 @@ def _loop(
     name: str,
     *,
     reverse: bool = False,
-    recompute: bool = False,
+    **options: bool,
 ) -> tuple[Any, Any]:
     """What `function` gave at each row, stacked, and the last carried value; see `scan`."""
     leaves, rebuild_row = flatten(elements)
@@ -171,7 +174,7 @@ def _loop(
         outs, rebuild_given = flatten(given)
         written = traced_leaves(loop.body, outs, [None] * len(outs))
         stacks = [_written(loop, tensor) for tensor in written]
-        outputs = loop.finish(predicate, results, recompute=recompute)
+        outputs = loop.finish(predicate, results, **options)
         stacked = [
             _stacked(outputs[carry.number], tensor, tensors, reverse=reverse)
             for carry, tensor in zip(stacks, written, strict=True)

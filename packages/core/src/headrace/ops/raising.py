@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 from headrace.errors import GraphError
 from headrace.graph.apply import convert_to_tensor
 from headrace.graph.deadness import Conditions, branch_condition, deadness, loop_condition, predicate_of
-from headrace.graph.frames import TOKEN_TYPES, Frame, Frames, back_edge, forward_inputs, is_anywhere
+from headrace.graph.frames import LOWERED, TOKEN_TYPES, Frame, Frames, back_edge, forward_inputs, is_anywhere
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 from headrace.graph.scopes import Scope, current_graph, enter
 from headrace.ops.branching import build_branches
-from headrace.ops.looping import LoopBuilder
+from headrace.ops.looping import RECOMPUTE, SWAP_TO_HOST, LoopBuilder
 from headrace.types import int32
 
 __all__ = ["Raised", "raise_control_flow"]
@@ -157,7 +157,11 @@ class _Raising:
 
     def _controls(self, op: Operation) -> list[Operation]:
         """The operations that an operation waits for, but for those that only say in which branch it is."""
-        return [item for item in op.control_inputs if item in self._has_state]
+        found: list[Operation] = []
+        for item in op.control_inputs:
+            if item in self._has_state:
+                found += self._controls(item) if _is_made(item) and item.type != "Merge" else [item]
+        return list(dict.fromkeys(found))
 
     def _is_inside(self, op: Operation) -> bool:
         return bool(self._conditions[op]) or self._frames[op].parent is not None
@@ -297,15 +301,22 @@ class _Raising:
         if isinstance(item, _Diamond):
             inner: Collection[Operation] = item.inner
             tensors = [tensor for op in (*inner, *item.merges) for tensor in forward_inputs(op)]
-            waits = [control for op in inner for control in self._controls(op)]
-            found = [item.predicate.op] if self._is_here(item.predicate.op, region) else []
+            found = self._sources(item.predicate, region)
         else:
             inner = self._inside[item.frame].keys()
             tensors = [tensor for op in item.frame.enters if op in self._conditions for tensor in op.inputs]
-            waits = [control for op in item.frame.enters if op in self._conditions for control in self._controls(op)]
             found = []
         found += [source for tensor in tensors for source in self._sources(tensor, region) if source not in inner]
+        waits = [control for op in self._waiting(item) for control in self._controls(op)]
         return found + [source for control in waits for source in self._here(control, region) if source not in inner]
+
+    def _waiting(self, item: _Diamond | _Loop) -> list[Operation]:
+        """The operations of a branch or loop that may wait for something outside of it, in order."""
+        if isinstance(item, _Loop):
+            return [op for op in item.frame.enters if op in self._conditions]
+        ways = {tensor.op for op in item.inner for tensor in op.inputs if tensor.op.type == "Switch"}
+        made = {item.predicate.op} if _is_made(item.predicate.op) else set()
+        return sorted(item.inner | (ways & self._conditions.keys()) | made, key=lambda op: op.index)
 
     def _by_frame(self) -> dict[Frame, dict[Operation, None]]:
         """The operations in each frame, those of frames inside it included, in order."""
@@ -332,9 +343,9 @@ class _Raising:
     def _sources(self, tensor: Tensor, region: _Region) -> list[Operation]:
         """The operations of the region that a tensor comes from, past Switches and Enters."""
         op = tensor.op
-        while op.type in ("Switch", "Enter") and not self._is_here(op, region):
+        while (op.type in ("Switch", "Enter") or _is_made(op)) and not self._is_here(op, region):
             op = op.inputs[0].op
-        while op.type in ("Switch", "Enter"):
+        while op.type in ("Switch", "Enter") or _is_made(op):
             op = op.inputs[0].op
         return self._here(op, region)
 
@@ -386,7 +397,8 @@ class _Raising:
             if tensor in place.known:
                 return place.known[tensor]
             op = tensor.op
-            if op.type == "Enter" or (op.type == "Switch" and self._conditions_of(tensor) == place.conditions):
+            is_way = op.type == "Switch" and self._conditions_of(tensor) == place.conditions
+            if op.type == "Enter" or _is_made(op) or is_way:
                 tensor = op.inputs[0]
             elif place.parent is None:
                 if self._conditions.get(op) or (op in self._conditions and self._frames.after(op) is not place.frame):
@@ -403,16 +415,17 @@ class _Raising:
         roots = [source for tensor in results for source in self._sources(tensor, region)]
         for item in self._in_order(region, [*self._members(region), *roots]):
             self._emit(item, region)
-        return [self._value(tensor, region) for tensor in results]
+        return [current_graph().own(self._value(tensor, region)) for tensor in results]
 
     def _emit_branches(self, diamond: _Diamond, region: _Region) -> None:
         first = diamond.merges[0]
-        sides = [self._sides(merge)[1] for merge in diamond.merges]
+        given = [merge for merge in diamond.merges if not _is_made(merge)]
+        sides = [self._sides(merge)[1] for merge in given]
 
         def branch(way: int) -> list[Tensor]:
             condition = ("branch", diamond.predicate, way)
             inside = _Region(diamond.conditions | {condition}, diamond.frame, region, diamond.inner)
-            wanted = [merge.inputs[ways.index(way)] for merge, ways in zip(diamond.merges, sides, strict=True)]
+            wanted = [merge.inputs[ways.index(way)] for merge, ways in zip(given, sides, strict=True)]
             values = self._block(inside, wanted)
             indices = [convert_to_tensor(ways.index(way), int32) for ways in sides]
             return [item for pair in zip(values, indices, strict=True) for item in pair]
@@ -420,11 +433,15 @@ class _Raising:
         graph = current_graph()
         with enter(Scope(graph=graph, control_inputs=self._waits(diamond, region))):
             predicate = self._value(diamond.predicate, region)
-            outputs = build_branches(
+            built = build_branches(
                 graph, predicate, [lambda: branch(1), lambda: branch(0)], ["true", "false"], f"{first.name}/raised"
             )
-        for number, merge in enumerate(diamond.merges):
+        outputs = built if given else ()
+        for number, merge in enumerate(given):
             self._stand(merge, outputs[2 * number : 2 * number + 2], region)
+        for merge in diamond.merges:
+            if _is_made(merge):
+                self._ended(merge, outputs[0].op if outputs else built, region)
 
     def _emit_loop(self, loop: _Loop, region: _Region) -> None:
         first = loop.heads[0]
@@ -449,7 +466,14 @@ class _Raising:
                 for item in self._in_order(every, shared):
                     self._emit(item, every)
                 results = self._block(inside, following)
-            outputs = builder.finish(predicate, results, parallel_iterations=loop.frame.parallel_iterations)
+            options = {name for name in (RECOMPUTE, SWAP_TO_HOST) if loop.frame.enters[0].attrs.get(name) is True}
+            outputs = builder.finish(
+                predicate,
+                results,
+                parallel_iterations=loop.frame.parallel_iterations,
+                recompute=RECOMPUTE in options,
+                swap_to_host=SWAP_TO_HOST in options,
+            )
         self._copied.update(op for op in inner if self._frames[op] is loop.frame and op.type in TOKEN_TYPES)
         for head, output in zip(loop.heads, outputs, strict=False):
             for exit_op in loop.exits.get(head, ()):
@@ -475,14 +499,19 @@ class _Raising:
 
     def _waits(self, item: _Diamond | _Loop, region: _Region) -> tuple[Operation, ...]:
         """What an operation in structured form waits for: what operations inside wait for that is outside."""
-        if isinstance(item, _Diamond):
-            inner = sorted(item.inner, key=lambda op: op.index)
-        else:
-            inner = [op for op in item.frame.enters if op in self._conditions]
-        controls = [control for op in inner for control in self._controls(op) if self._is_here(control, region)]
+        waiting = self._waiting(item)
+        controls = [control for op in waiting for control in self._controls(op) if self._is_here(control, region)]
         if region.parent is None:
             return tuple(dict.fromkeys(control for control in controls if control.type != "Switch"))
         return tuple(dict.fromkeys(region.copies[control] for control in controls if control in region.copies))
+
+    def _ended(self, merge: Operation, branches: Operation, region: _Region) -> None:
+        """Take note of what has ended where a Merge of no value is alive."""
+        self._copied.add(merge)
+        if region.parent is not None:
+            region.copies[merge] = branches
+        else:
+            self._stands_for[merge] = branches
 
     def _stand(self, op: Operation, outputs: Sequence[Tensor], region: _Region) -> None:
         """Take note of what gives the outputs of a Merge or Exit."""
@@ -498,6 +527,11 @@ class _Raising:
             types = tuple(output.dtype for output in outputs)
             standing = graph.create_op("IdentityN", outputs, {"T": types}, name=f"{op.name}/raised/value")
         self._stands_for[op] = standing
+
+
+def _is_made(op: Operation) -> bool:
+    """True for what lowering made to say where other operations run."""
+    return LOWERED in op.attrs
 
 
 def _no_form(op: Operation, why: str) -> GraphError:

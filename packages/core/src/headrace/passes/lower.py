@@ -12,14 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
 from headrace.graph.extensions import needed_operations, standing_for
-from headrace.graph.frames import forward_inputs, is_anywhere
+from headrace.graph.frames import LOWERED, forward_inputs, is_anywhere
 from headrace.graph.functions import Body
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor, origin
+from headrace.ops.looping import RECOMPUTE, SWAP_TO_HOST
 from headrace.passes.rewrite import close_loops, copy_op
 from headrace.types import DType
 from headrace.types import bool as bool_dtype
@@ -95,6 +97,10 @@ class _Region:
     effects: list[Operation] = field(default_factory=list)
 
 
+Fill = Callable[[Sequence[Tensor], _Region], list[Tensor]]
+"""Puts operations into a region, given what stands for the arguments there; gives what stands for the results."""
+
+
 class _Building:
     """One branch or loop being built in primitives. Used once."""
 
@@ -111,46 +117,76 @@ class _Building:
             return self.loop(inputs)
         if kind in _CALLS:
             return self.call(inputs)
-        decision = self._here(inputs[0], inputs)
         if kind in _IFS:
-            return self.branches(inputs[1:], [(bodies[0], decision, 1), (bodies[1], decision, 0)])
-        numbers = [self._constant(number, decision.dtype) for number in range(len(bodies))]
-        taken = [self._add("Equal", [decision, number], "chosen").outputs[0] for number in numbers[:-1]]
-        beyond = [
-            self._add("Less", [decision, numbers[0]], "below").outputs[0],
-            self._add("GreaterEqual", [decision, numbers[-1]], "above").outputs[0],
-        ]
-        last = self._add("LogicalOr", beyond, "last").outputs[0]
-        return self.branches(inputs[1:], [(body, way, 1) for body, way in zip(bodies, [*taken, last], strict=True)])
+            ways = [partial(self._splice, body) for body in bodies]
+            return self.branches(self._decision(inputs[0], inputs, self._controls), inputs[1:], *ways)
+        return self.chain(inputs, 0, self._controls)
+
+    def _decision(self, tensor: Tensor, inputs: Sequence[Tensor], controls: Sequence[Operation]) -> Tensor:
+        """What decides one branch: it lives and dies with what the branch waits for."""
+        return self._made([tensor], "decision", [*controls, *self._near(tensor, inputs)])
 
     def branches(
-        self, inputs: Sequence[Tensor], ways: Sequence[tuple[Body, Tensor, int]]
+        self, decision: Tensor, inputs: Sequence[Tensor], on: Fill, off: Fill
     ) -> tuple[list[Tensor], list[Operation]]:
-        """An `If` or `Case`: for each branch its function, a truth value, and which value of that takes it."""
+        """An `If`: what each way is filled with gives results for the same outputs."""
         ended: list[Tensor] = []
         found: list[list[Tensor]] = []
-        for body, decision, way in ways:
-            region = _Region(self._add("Identity", [self._switched(decision, decision, self._controls)[way]], "pivot"))
+        for way, fill in ((1, on), (0, off)):
+            region = _Region(self._made([self._switched(decision, decision)[way]], "pivot").op)
             arguments = [self._switched(tensor, decision)[way] for tensor in inputs]
             region.alive.update(tensor for tensor in arguments if tensor.op.type == "Switch")
-            found.append(self._splice(body, arguments, region))
-            ended.append(self._add("Identity", [region.pivot.outputs[0]], "ended", region.effects).outputs[0])
-        count = len(ways)
+            found.append(fill(arguments, region))
+            ended.append(self._made([region.pivot.outputs[0]], "ended", region.effects))
         results = [
-            self._add("Merge", values[::-1], f"output_{number}", N=count).outputs[0]
+            self._add("Merge", values[::-1], f"output_{number}", N=2).outputs[0]
             for number, values in enumerate(zip(*found, strict=True))
         ]
-        return results, [self._add("Merge", ended[::-1], "ended", N=count)]
+        return results, [self._add("Merge", ended[::-1], "ended", made=True, N=2)]
+
+    def chain(
+        self, inputs: Sequence[Tensor], first: int, controls: Sequence[Operation]
+    ) -> tuple[list[Tensor], list[Operation]]:
+        """A `Case` from its branch `first` on: that one, or one of those after it; the last one for what is left.
+
+        A chain of decisions is raised again, which a single one between many ways would not be.
+        """
+        bodies = self._op.bodies
+        if first == len(bodies) - 1:
+            return self.called(bodies[first], inputs[1:])
+        if is_anywhere(inputs[0].op) and (controls or any(not is_anywhere(tensor.op) for tensor in inputs)):
+            inputs = [self._decision(inputs[0], inputs, controls), *inputs[1:]]
+        number = self._constant(first, inputs[0].dtype)
+        chosen = self._add("Equal", [inputs[0], number], "chosen").outputs[0]
+
+        def taken(arguments: Sequence[Tensor], region: _Region) -> list[Tensor]:
+            return self._splice(bodies[first], arguments[1:], region)
+
+        def rest(arguments: Sequence[Tensor], region: _Region) -> list[Tensor]:
+            if first == len(bodies) - 2:
+                return self._splice(bodies[-1], arguments[1:], region)
+            results, ended = self.chain(arguments, first + 1, [region.pivot])
+            region.alive.update(results)
+            region.effects += ended
+            return results
+
+        decision = self._decision(chosen, inputs, controls)
+        return self.branches(decision, inputs, taken, rest)
 
     def call(self, inputs: Sequence[Tensor]) -> tuple[list[Tensor], list[Operation]]:
         """A call: the operations of the function in its place."""
+        return self.called(self._op.bodies[0], inputs)
+
+    def called(self, body: Body, inputs: Sequence[Tensor]) -> tuple[list[Tensor], list[Operation]]:
+        """The operations of a function for these arguments."""
         near = [tensor for tensor in inputs if not is_anywhere(tensor.op)]
         if near:
-            pivot = self._add("Identity", near[:1], "pivot", self._controls)
+            pivot = self._made(near[:1], "pivot", self._controls).op
         else:
-            pivot = self._graph.create_op("NoOp", name=f"{self._op.name}/pivot", control_inputs=self._controls)
-        region = _Region(pivot, set(near))
-        results = self._splice(self._op.bodies[0], inputs, region)
+            name = f"{self._op.name}/pivot"
+            pivot = self._graph.create_op("NoOp", attrs={LOWERED: True}, name=name, control_inputs=self._controls)
+        region = _Region(pivot, set() if self._controls else set(near))  # some may live longer than what it waits for
+        results = self._splice(body, inputs, region)
         return results, region.effects or [pivot]
 
     def loop(self, inputs: Sequence[Tensor]) -> tuple[list[Tensor], list[Operation]]:
@@ -163,6 +199,7 @@ class _Building:
         frame = {
             "frame_name": self._op.name,
             "parallel_iterations": 1 if has_state else max(1, self._op.attrs["parallel_iterations"]),
+            **{name: self._op.attrs[name] for name in (RECOMPUTE, SWAP_TO_HOST) if name in self._op.attrs},
         }
         values: list[Tensor] = []
         for number, (tensor, kept) in enumerate(zip(inputs, stays, strict=True)):
@@ -179,10 +216,10 @@ class _Building:
         heads = [value for value, kept in zip(values, stays, strict=True) if not kept]
         region = _Region(heads[0].op, set(heads))
         (goes_on,) = self._splice(condition, values, region)
-        decision = self._add("LoopCond", [self._after(goes_on, region.effects)], "goes_on").outputs[0]
+        decision = self._add("LoopCond", [self._made([goes_on], "tested", region.effects)], "goes_on").outputs[0]
         ways = {head: self._add("Switch", [head, decision], "decide").outputs for head in heads}
         inside = [ways[value][1] if value in ways else value for value in values]
-        region = _Region(self._add("Identity", [ways[heads[0]][1]], "pivot"), {pair[1] for pair in ways.values()})
+        region = _Region(self._made([ways[heads[0]][1]], "pivot").op, {pair[1] for pair in ways.values()})
         results = self._splice(body, inside, region)
         for value, result in zip(values, results, strict=True):
             if value in ways:
@@ -193,13 +230,13 @@ class _Building:
         outputs = [left.get(value, tensor) for value, tensor in zip(values, inputs, strict=True)]
         return outputs, [tensor.op for tensor in left.values()]
 
-    def _switched(self, tensor: Tensor, decision: Tensor, controls: Sequence[Operation] = ()) -> Sequence[Tensor]:
+    def _switched(self, tensor: Tensor, decision: Tensor) -> Sequence[Tensor]:
         """A value for the two ways of a decision; the same for both where it is everywhere."""
         if is_anywhere(tensor.op):
             return tensor, tensor
         found = self._switches.get((tensor, decision))
         if found is None:
-            found = self._switches[tensor, decision] = self._add("Switch", [tensor, decision], "way", controls).outputs
+            found = self._switches[tensor, decision] = self._add("Switch", [tensor, decision], "way").outputs
         return found
 
     def _constant(self, value: int, dtype: DType) -> Tensor:
@@ -208,15 +245,19 @@ class _Building:
 
     def _here(self, tensor: Tensor, inputs: Sequence[Tensor]) -> Tensor:
         """The same value, but of the loop around: a constant belongs to none, and would start the loop outside."""
-        if not is_anywhere(tensor.op):
-            return tensor
-        near = next((item for item in inputs if not is_anywhere(item.op)), None)
-        if near is None:
-            return tensor if not self._controls else self._after(tensor, self._controls)
-        return self._after(tensor, [self._add("Identity", [near], "here")])
+        near = self._near(tensor, inputs)
+        return self._made([tensor], "after", [*near, *self._controls]) if near else tensor
 
-    def _after(self, tensor: Tensor, operations: Sequence[Operation]) -> Tensor:
-        return self._add("Identity", [tensor], "after", operations).outputs[0] if operations else tensor
+    def _near(self, tensor: Tensor, inputs: Sequence[Tensor]) -> list[Operation]:
+        """For a constant what comes from the loop around, if there is something."""
+        if not is_anywhere(tensor.op):
+            return []
+        near = [item for item in inputs if not is_anywhere(item.op)]
+        return [self._made(near[:1], "here").op] if near else []
+
+    def _made(self, inputs: Sequence[Tensor], name: str, controls: Sequence[Operation] = ()) -> Tensor:
+        """The same value in another place, or after something, which says where other operations run."""
+        return self._add("Identity", inputs, name, controls, made=True).outputs[0]
 
     def _splice(self, body: Body, arguments: Sequence[Tensor], region: _Region) -> list[Tensor]:
         """Copy a function into a region; gives what stands for its results, which live and die with the region."""
@@ -228,8 +269,9 @@ class _Building:
             inputs = [tensors[standing_for(tensor, replaced)] for tensor in forward_inputs(op)]
             before = [replaced.get(item, item) for item in op.control_inputs]
             controls = [copies[item] for item in before if item in copies]
-            lives = any(item in region.alive for item in (*inputs, *controls))
-            if not is_anywhere(op) and (op.is_stateful or not lives):
+            alive = [item in region.alive for item in (*inputs, *controls)]
+            lives = all(alive) if op.bodies else any(alive)  # what is inside may read one of the inputs alone
+            if not is_anywhere(op) and (op.is_stateful or not alive or not lives):
                 controls.append(region.pivot)
             copies[op] = copied = copy_op(op, inputs, self._graph, controls, prefix=f"{body.state_name}/")
             if not is_anywhere(op):
@@ -240,17 +282,24 @@ class _Building:
         close_loops(copies, tensors)
         results = [tensors[standing_for(result, replaced)] for result in body.results]
         return [
-            tensor if tensor in region.alive else self._add("Identity", [tensor], "kept", [region.pivot]).outputs[0]
-            for tensor in results
+            tensor if tensor in region.alive else self._made([tensor], "kept", [region.pivot]) for tensor in results
         ]
 
     def _add(
-        self, op_type: str, inputs: Sequence[Tensor], name: str, controls: Sequence[Operation] = (), **attrs: object
+        self,
+        op_type: str,
+        inputs: Sequence[Tensor],
+        name: str,
+        controls: Sequence[Operation] = (),
+        *,
+        made: bool = False,
+        **attrs: object,
     ) -> Operation:
+        attrs |= {LOWERED: True} if made else {}
         return self._graph.create_op(
             op_type,
             inputs,
-            attrs if op_type in ("LoopCond", "LogicalOr") else {"T": inputs[0].dtype, **attrs},
+            attrs if op_type == "LoopCond" else {"T": inputs[0].dtype, **attrs},
             name=f"{self._op.name}/{name}",
             control_inputs=controls,
             device=self._op.device,
