@@ -27,7 +27,7 @@ class Block:
       units: in order.
       places: where each memory is.
       slots: which memory each of the given pointers is of.
-      scratch: for each unit the memory that it works in.
+      scratch: for each unit the memory that it works in, and its constants.
       integers: dtype and number of elements of each memory that is checked.
     """
 
@@ -54,11 +54,18 @@ def block_of(layout: Layout, units: Sequence[Unit], constant: ConstantPlace, slo
             if key not in places:
                 places[key] = place_of(layout, key, constant, given)
     offsets = layout.allocation.offsets
+    scratch: list[list[Place]] = [
+        [
+            *(("arena", offsets[number]) for number in unit.scratch),
+            *(("constant", constant(array)) for array in getattr(unit.call, "constants", ())),
+        ]
+        for unit in units
+    ]
     return Block(
         units=tuple(units),
         places=places,
         slots=tuple(given),
-        scratch=[[("arena", offsets[number]) for number in unit.scratch] for unit in units],
+        scratch=scratch,
         integers={unit.keys[0]: integers_of(layout, unit.keys[0]) for unit in units if unit.bound},
     )
 

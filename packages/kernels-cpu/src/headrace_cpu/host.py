@@ -37,6 +37,11 @@ class Host:
             return 16
         return 8 if "+avx2" in names else 4
 
+    @property
+    def multiplies_bfloat16(self) -> bool:
+        """True if there are instructions that multiply bfloat16: elsewhere float32 is faster."""
+        return not {"+avx512bf16", "+amx-bf16"}.isdisjoint(self.features.split(","))
+
     def machine(self) -> llvm.TargetMachine:
         """A new code generator with the host's instructions."""
         target = llvm.Target.from_triple(self.triple)

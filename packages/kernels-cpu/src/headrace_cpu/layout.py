@@ -115,8 +115,7 @@ def _units(schedule: Schedule, number: int, readers: dict[Key, set[int]], wanted
     if first in schedule.library:
         line = schedule.program.lines[schedule.lines[first]]
         call = schedule.library[first]
-        inputs = schedule.memory[line.op]
-        made = line.outputs
+        inputs, made = schedule.memory[line.op]
         if first in schedule.nested:  # loops pass on what they capture, which is seldom used after them
             made = tuple(key for key in made if key in wanted or readers.get(key))
         return [Unit(None, call, inputs + made, inputs, made, line=schedule.lines[first])]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,8 +22,9 @@ from headrace.loops.recompute import recomputed
 from headrace.loops.registry import LoopContext, find_loops
 from headrace.loops.value import Value, constant
 from headrace.plan import Line, Program
-from headrace.types import Array
+from headrace.types import Array, DType, bfloat16, float32
 from headrace_cpu.gathering import Gather, gather_call
+from headrace_cpu.onednn import Request
 from headrace_cpu.printer import prints
 
 __all__ = ["Key", "Schedule", "schedule"]
@@ -59,7 +60,7 @@ class Schedule:
       library: for items that a library computes, or that are loops or branches, what it does.
       nested: those of them that are loops or branches.
       checks: for items whose integers must be in `[0, bound)` the key of these and the bound.
-      memory: for operations that a library computes the keys of the inputs.
+      memory: for operations that a library computes the keys of what it reads and writes.
       again: for each group the items of others that it computes again.
     """
 
@@ -75,7 +76,7 @@ class Schedule:
     library: dict[int, Any] = field(default_factory=dict)
     nested: set[int] = field(default_factory=set)
     checks: dict[int, tuple[Key, int]] = field(default_factory=dict)
-    memory: dict[Operation, tuple[Key, ...]] = field(default_factory=dict)
+    memory: dict[Operation, tuple[tuple[Key, ...], tuple[Key, ...]]] = field(default_factory=dict)
     again: list[list[int]] = field(default_factory=list)
 
     def storage_key(self, storage: VariableStorage) -> Variable:
@@ -98,12 +99,12 @@ def _bytes(tensor: Tensor) -> int:
     return math.prod(tensor.shape.as_tuple()) * tensor.dtype.size
 
 
-def schedule(program: Program, library: Callable[[Operation], Any], nested: Callable[[Line], Any]) -> Schedule:
+def schedule(program: Program, library: Callable[[Request], Any], nested: Callable[[Line], Any]) -> Schedule:
     """Choose what computes each operation of a program, fuse and order.
 
     Args:
       program: the segment.
-      library: called with an operation; gives what a library would do, or None.
+      library: called with a request; gives what a library would do, or None.
       nested: called with a line; gives the loop or branch that it is in native code, or None.
     """
     result = Schedule(program)
@@ -117,22 +118,33 @@ def schedule(program: Program, library: Callable[[Operation], Any], nested: Call
     return result
 
 
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A library call that does not read and write just what the operation of its line does."""
+
+    step: Any
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
 @dataclass(slots=True)
 class _Maker:
     schedule: Schedule
-    library: Callable[[Operation], Any]
+    library: Callable[[Request], Any]
     nested: Callable[[Line], Any]
     finished: dict[Operation, frozenset[int]] = field(default_factory=dict)  # operation -> items it waits for
     uses: dict[int, int] = field(default_factory=dict)  # value -> the last line that uses it
     writes: dict[Key, list[int]] = field(default_factory=dict)  # variable -> lines that may write it
-    sums: dict[int, tuple[Any, tuple[int, ...]]] = field(default_factory=dict)  # line -> its call, factors of products
-    absorbed: set[int] = field(default_factory=set)  # lines of products that a sum computes
+    calls: dict[int, _Call] = field(default_factory=dict)  # line -> a call that does the work of other lines too
+    absorbed: set[int] = field(default_factory=set)  # lines whose work a call does
 
     def __post_init__(self) -> None:
         program = self.schedule.program
-        self._find_sums()
+        widened = {line.outputs[0]: line.inputs[0] for line in program.lines if _casts(line, bfloat16, float32)}
+        self._find_sums(widened)
+        self._find_casts(widened)
         for position, line in enumerate(program.lines):
-            for number in (*line.inputs, *(self.sums[position][1] if position in self.sums else ())):
+            for number in (*line.inputs, *(self.calls[position].inputs if position in self.calls else ())):
                 self.uses[number] = position
             if line.op.type in VIEWS and line.inputs:
                 self.uses[line.outputs[0]] = position
@@ -151,7 +163,46 @@ class _Maker:
             if line.op.type in VIEWS and self.uses.get(line.outputs[0]) == len(program.lines):
                 self.uses[line.inputs[0]] = len(program.lines)
 
-    def _find_sums(self) -> None:
+    def _request(self, op: Operation, inputs: Sequence[int], outputs: Sequence[int]) -> Request:
+        program = self.schedule.program
+        dtypes = tuple(program.tensors[number].dtype for number in (*inputs, *outputs))
+        return Request(op, dtypes, tuple(_known(program.constants.get(number)) for number in inputs))
+
+    def _find_casts(self, widened: Mapping[int, int]) -> None:
+        """Calls that read bfloat16 where the graph widens it first, and round what they give where it is rounded next.
+
+        A library multiplies bfloat16 faster than float32, and sums the products in float32 all the same.
+        """
+        program = self.schedule.program
+        lines = program.lines
+        used = Counter(number for line in lines for number in line.inputs)
+        used.update(program.results)
+        for call in self.calls.values():
+            used.subtract(number for number, narrow in widened.items() if narrow in call.inputs)
+        rounding = {line.inputs[0]: place for place, line in enumerate(lines) if _casts(line, float32, bfloat16)}
+        for position, line in enumerate(lines):
+            inputs = tuple(widened.get(number, number) for number in line.inputs)
+            known = all(is_native(program.tensors[number]) for number in (*line.inputs, *line.outputs))
+            if inputs == line.inputs or not known or position in self.absorbed or line.op.type == "AddN":
+                continue
+            rounded = rounding.get(line.outputs[0]) if used[line.outputs[0]] == 1 else None
+            found = None if rounded is None else self._call(line, inputs, lines[rounded].outputs + line.outputs[1:])
+            if found is not None and rounded is not None:
+                self.absorbed.add(rounded)
+            elif found is None:
+                found = self._call(line, inputs, line.outputs)
+            if found is not None:
+                self.calls[position] = found
+                used.subtract(number for number in line.inputs if number in widened)
+        self.absorbed |= {
+            place for place, line in enumerate(lines) if _casts(line, bfloat16, float32) and not used[line.outputs[0]]
+        }
+
+    def _call(self, line: Line, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> _Call | None:
+        step = self.library(self._request(line.op, inputs, outputs))
+        return None if step is None else _Call(step, inputs, outputs)
+
+    def _find_sums(self, widened: Mapping[int, int]) -> None:
         """Sums of matrix products that nothing else uses, where the factors are smaller than the products.
 
         Each product is added to the sum as it is made: gradients of a weight that many steps of a network share.
@@ -172,9 +223,12 @@ class _Maker:
             if not all(is_native(program.tensors[number]) for number in (*factors, *line.outputs)):
                 continue
             bytes_of = [sum(_bytes(program.tensors[n]) for n in group) for group in (set(factors), line.inputs)]
-            call = self.library(line.op) if bytes_of[0] < bytes_of[1] else None
+            narrow = tuple(widened.get(number, number) for number in factors)
+            given = dict.fromkeys((narrow, factors)) if bytes_of[0] < bytes_of[1] else ()
+            found = (self._call(line, inputs, line.outputs) for inputs in given)
+            call = next((call for call in found if call is not None), None)
             if call is not None:
-                self.sums[position] = call, factors
+                self.calls[position] = call
                 self.absorbed.update(products)
 
     def storage(self, number: int) -> VariableStorage | None:
@@ -201,14 +255,15 @@ class _Maker:
         if position in self.absorbed:
             self.finished[line.op] = self._waits(line)
             return
-        inputs = line.inputs
-        if position in self.sums:
-            step, inputs = self.sums[position]
-            items = None
+        inputs, outputs = line.inputs, line.outputs
+        items = None
+        if position in self.calls:
+            call = self.calls[position]
+            step, inputs, outputs = call.step, call.inputs, call.outputs
         else:
             items = self._loops(line) if native else None
             alone = native and items is None and line.op.type != "AddN"  # a library adds only what it multiplies itself
-            step = (self._gather(line) or self.library(line.op)) if alone else None
+            step = (self._gather(line) or self.library(self._request(line.op, inputs, outputs))) if alone else None
             if alone and step is None:
                 step = self.nested(line)
                 if step is not None:
@@ -216,8 +271,8 @@ class _Maker:
         if items is None:
             if step is not None:
                 self.schedule.library[len(self.schedule.items)] = step
-                self.schedule.memory[line.op] = tuple(map(self.memory, inputs))
-            items = [self._opaque(line, inputs)]
+                self.schedule.memory[line.op] = tuple(map(self.memory, inputs)), outputs
+            items = [self._opaque(line, inputs, outputs)]
         first = len(self.schedule.items)
         self.schedule.items += items
         self.schedule.lines += [position] * len(items)
@@ -367,7 +422,7 @@ class _Maker:
         storage = self.storage(number)
         return self.root(number) if storage is None else self.schedule.storage_key(storage)
 
-    def _opaque(self, line: Line, inputs: Sequence[int]) -> Item:
+    def _opaque(self, line: Line, inputs: Sequence[int], outputs: Sequence[int]) -> Item:
         reads: list[Key] = []
         handles: list[Key] = []
         for number in inputs:
@@ -381,10 +436,15 @@ class _Maker:
             name=line.op.name,
             outputs=(),
             reads=tuple(dict.fromkeys(touched)),
-            writes=(*line.outputs, *([] if line.op.type in READING else dict.fromkeys(handles))),
+            writes=(*outputs, *([] if line.op.type in READING else dict.fromkeys(handles))),
             mutable=frozenset(key for key in touched if isinstance(key, tuple)),
             after=self._waits(line),
         )
+
+
+def _casts(line: Line, source: DType, target: DType) -> bool:
+    tensors = (*line.op.inputs, *line.op.outputs)
+    return line.op.type == "Cast" and (tensors[0].dtype, tensors[1].dtype) == (source, target)
 
 
 def _outputs(key: Key, value: Value) -> list[Output]:

@@ -246,6 +246,9 @@ def _library(module: Module, t: Text, position: int, unit: Unit, pointers: Seque
     t.functions |= DECLARATIONS
     stream = entry(t, handle, "ptr")
     handle += 1
+    for pointer, size in unit.call.cleared:
+        t.functions["llvm.memset.p0.i64"] = "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)"
+        t.line(f"call void @llvm.memset.p0.i64(ptr {pointers[pointer]}, i8 0, i64 {size}, i1 false)")
     for primitive in unit.call.primitives:
         function, table = entry(t, handle, "ptr"), entry(t, handle + 1, "ptr")
         handle += 2

@@ -1,6 +1,7 @@
 """oneDNN by its C API: which operations it computes here, and how. Everything works without it, more slowly."""
 
-from headrace_cpu.onednn.calls import library_call
+from headrace_cpu.onednn import convolutions, normalizations, products
+from headrace_cpu.onednn.calls import LibraryCall, Request, library_call
 from headrace_cpu.onednn.capi import OneDnn, onednn
 
-__all__ = ["OneDnn", "library_call", "onednn"]
+__all__ = ["LibraryCall", "OneDnn", "Request", "convolutions", "library_call", "normalizations", "onednn", "products"]

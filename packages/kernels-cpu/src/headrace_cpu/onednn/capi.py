@@ -15,20 +15,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import llvmlite.binding as llvm
+import numpy as np
 
 from headrace.errors import InternalError
-from headrace.types import DType
+from headrace.types import Array, DType
 
-__all__ = ["Argument", "Descriptor", "OneDnn", "Primitive", "onednn"]
+__all__ = ["Argument", "Descriptor", "OneDnn", "Primitive", "dims", "onednn"]
 
 DTYPES = {"float16": 1, "bfloat16": 2, "float32": 3, "int32": 4, "int8": 5, "uint8": 6}
 SRC, DST, WEIGHTS, BIAS, WORKSPACE, SCRATCHPAD = 1, 17, 33, 41, 64, 80
-DIFF_SRC, DIFF_DST, DIFF_WEIGHTS, DIFF_BIAS = 129, 145, 161, 169
+MEAN, VARIANCE, SCALE, SHIFT, MULTIPLE_SRC = 49, 50, 51, 52, 1024
+DIFF_SRC, DIFF_DST, DIFF_WEIGHTS, DIFF_BIAS, DIFF_SCALE, DIFF_SHIFT = 129, 145, 161, 169, 255, 256
 QUERY_SRC, QUERY_DIFF_SRC, QUERY_WEIGHTS, QUERY_DIFF_WEIGHTS, QUERY_DST, QUERY_DIFF_DST, QUERY_WORKSPACE = range(
     129, 136
 )
-FORWARD_TRAINING, FORWARD_INFERENCE = 64, 96
-CONVOLUTION_AUTO = 3
+FORWARD_TRAINING, BACKWARD = 64, 128
+IMPLEMENTATION = 8
 MAX_DIMS = 12
 
 Pointer = ctypes.c_void_p
@@ -97,12 +99,12 @@ class OneDnn:
         with self._lock:
             if key not in self._plain:
                 made = Pointer()
-                dims, steps = _dims(shape), _dims(strides)
+                sizes, steps = dims(shape), dims(strides)
                 self._check(
                     "dnnl_memory_desc_create_with_strides",
                     ctypes.byref(made),
                     len(shape),
-                    dims,
+                    sizes,
                     DTYPES[dtype.name],
                     steps,
                 )
@@ -113,7 +115,7 @@ class OneDnn:
         """A layout that the primitive may choose."""
         made = Pointer()
         self._check(
-            "dnnl_memory_desc_create_with_tag", ctypes.byref(made), len(shape), _dims(shape), DTYPES[dtype.name], 1
+            "dnnl_memory_desc_create_with_tag", ctypes.byref(made), len(shape), dims(shape), DTYPES[dtype.name], 1
         )
         return Descriptor(int(made.value or 0), 0)
 
@@ -159,13 +161,48 @@ class OneDnn:
         self._check("dnnl_primitive_create", ctypes.byref(made), Pointer(description))
         return int(made.value or 0)
 
-    def reorder(self, source: Descriptor, target: Descriptor) -> int | None:
-        """The primitive that copies from one layout to another."""
+    def implementation(self, description: int) -> str:
+        """The name of the code that a primitive runs; `ref` is code that nobody made fast."""
+        name = ctypes.c_char_p()
+        self._check("dnnl_primitive_desc_query", Pointer(description), IMPLEMENTATION, 0, ctypes.byref(name))
+        return (name.value or b"").decode()
+
+    def reorder(self, source: Descriptor, target: Descriptor, place: int, goal: int) -> Primitive:
+        """The primitive that copies from one layout to another, of one dtype.
+
+        Args:
+          source: the layout of what is copied.
+          target: the layout of the copy.
+          place: the pointer of what is copied.
+          goal: the pointer of the copy.
+        """
         made = Pointer()
-        status = self.library.dnnl_reorder_primitive_desc_create(
-            ctypes.byref(made), Pointer(source.handle), self.engine, Pointer(target.handle), self.engine, None
+        handles = Pointer(source.handle), self.engine, Pointer(target.handle), self.engine, None
+        self._check("dnnl_reorder_primitive_desc_create", ctypes.byref(made), *handles)
+        return Primitive(self.primitive(int(made.value or 0)), ((SRC, place, source), (DST, goal, target)))
+
+    def copied(self, value: Array, source: Descriptor, target: Descriptor) -> Array:
+        """An array of bytes that holds a value in another layout, made now."""
+        result = np.zeros(target.size, np.uint8)
+        keep: list[Any] = []
+        reorder = self.reorder(source, target, 0, 1)
+        stream, primitive, table, *memories = self.entries([reorder], keep)
+        for memory, array in zip(memories, (value, result), strict=True):
+            self._check("dnnl_memory_set_data_handle", Pointer(memory), Pointer(array.ctypes.data))
+        self._check("dnnl_primitive_execute", Pointer(primitive), Pointer(stream), 2, Pointer(table))
+        self._check("dnnl_stream_wait", Pointer(stream))
+        return result
+
+    def weighted_sum(self, scales: Sequence[float], layout: Descriptor) -> int | None:
+        """Describe the sum of arrays of one layout, each times a number."""
+        made = Pointer()
+        count = len(scales)
+        handles = (Pointer * count)(*[layout.handle] * count)
+        numbers = (ctypes.c_float * count)(*scales)
+        status = self.library.dnnl_sum_primitive_desc_create(
+            ctypes.byref(made), self.engine, Pointer(layout.handle), count, numbers, handles, None
         )
-        return None if status else self.primitive(int(made.value or 0))
+        return None if status else int(made.value or 0)
 
     def entries(self, primitives: Sequence[Primitive], keep: list[Any]) -> list[int]:
         """What the driver's table holds for a call: a stream, and each primitive, its arguments and its memories.
@@ -194,7 +231,8 @@ class OneDnn:
         return found
 
 
-def _dims(values: Sequence[int]) -> Any:
+def dims(values: Sequence[int]) -> Any:
+    """Sizes or strides as the library takes them."""
     return (ctypes.c_int64 * MAX_DIMS)(*values)
 
 

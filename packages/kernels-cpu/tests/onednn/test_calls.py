@@ -1,0 +1,235 @@
+"""What oneDNN computes is what the NumPy kernels compute, in float32 and from bfloat16, and it is really used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import headrace as hr
+from headrace.types import bfloat16, float32
+from headrace_cpu.host import host
+from headrace_cpu.onednn import Request, library_call, onednn
+
+pytestmark = pytest.mark.skipif(onednn() is None, reason="oneDNN is not installed")
+needs_bfloat16 = pytest.mark.skipif(not host().multiplies_bfloat16, reason="no instructions for bfloat16")
+
+Array = Any
+Build = Callable[..., Any]
+
+
+def graph_of(build: Build, arrays: Sequence[Array]) -> tuple[hr.Graph, list[hr.Tensor], list[hr.Tensor]]:
+    graph = hr.Graph()
+    with graph.as_default():
+        inputs = [hr.placeholder(hr.as_dtype(array.dtype), array.shape) for array in arrays]
+        made = build(*inputs)
+    return graph, inputs, list(made) if isinstance(made, (list, tuple)) else [made]
+
+
+def calls(graph: hr.Graph, op_type: str) -> list[Any]:
+    return [library_call(Request.of(op)) for op in graph.operations if op.type == op_type]
+
+
+def compared(build: Build, *arrays: Array, options: Any = None, tolerance: float = 4e-6, threads: int = 2) -> None:
+    """Compare all outputs with the NumPy backend, relative to the largest element of each."""
+    graph, inputs, outputs = graph_of(build, arrays)
+    feeds = dict(zip(inputs, arrays, strict=True))
+    found = []
+    for backend in ("cpu", "numpy"):
+        with hr.config(backend=backend, threads=threads if backend == "cpu" else None):
+            chosen = hr.config() if options is None else options()
+        with hr.Session(graph, config=chosen) as session:
+            step = session.make_callable(outputs, inputs)
+            step(*feeds.values())
+            found.append(step(*feeds.values()))
+    for ours, theirs in zip(*found, strict=True):
+        assert ours.dtype == theirs.dtype
+        assert ours.shape == theirs.shape
+        largest = max(float(np.abs(theirs.astype(np.float64)).max(initial=0.0)), 1e-30)
+        np.testing.assert_allclose(
+            ours.astype(np.float64), theirs.astype(np.float64), rtol=tolerance, atol=tolerance * largest
+        )
+
+
+def normal(*shape: int) -> Array:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+CONVOLUTIONS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+    ((2, 7, 9, 3), (3, 3, 3, 5), {}),
+    ((2, 7, 9, 3), (3, 2, 3, 5), {"padding": "VALID"}),
+    ((1, 13, 11, 16), (5, 5, 16, 32), {"strides": 2}),
+    ((2, 19, 19, 3), (11, 11, 3, 8), {"strides": 4, "padding": [[2, 2], [2, 2]]}),
+    ((2, 8, 8, 4), (3, 3, 4, 6), {"padding": [[0, 2], [1, 0]]}),
+    ((2, 8, 8, 4), (3, 3, 4, 6), {"dilations": 2}),
+    ((2, 6, 5, 8), (3, 3, 4, 6), {}),
+    ((3, 8, 9, 6), (1, 1, 6, 7), {"strides": 2}),
+    ((2, 10, 10, 3), (3, 3, 3, 4), {"strides": 3, "padding": "VALID"}),
+]
+
+
+def with_gradients(y: hr.Tensor, *sources: hr.Tensor) -> list[hr.Tensor]:
+    """A result and its gradients for an uneven gradient that arrives."""
+    weights = np.linspace(-1, 1, int(np.prod(y.shape.as_tuple()))).astype(np.float32).reshape(y.shape.as_tuple())
+    return [y, *hr.gradients(y, list(sources), grad_ys=[hr.constant(weights)])]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("images", "filters", "options"), CONVOLUTIONS)
+def test_convolutions(images: Any, filters: Any, options: Any, threads: int) -> None:
+    def build(x: hr.Tensor, w: hr.Tensor) -> list[hr.Tensor]:
+        return with_gradients(hr.nn.conv2d(x, w, **options), x, w)
+
+    arrays = normal(*images), normal(*filters)
+    compared(build, *arrays, threads=threads)
+    graph = graph_of(build, arrays)[0]
+    for op_type in ("Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter"):
+        assert all(call is not None for call in calls(graph, op_type))
+
+
+def test_convolutions_with_channels_first() -> None:
+    def build(x: hr.Tensor, w: hr.Tensor) -> list[hr.Tensor]:
+        return with_gradients(hr.nn.conv2d(x, w, strides=2, data_format="NCHW"), x, w)
+
+    compared(build, normal(2, 5, 9, 8), normal(3, 3, 5, 6))
+
+
+@pytest.mark.parametrize("multiplier", [1, 2])
+@pytest.mark.parametrize("strides", [1, 2])
+def test_depthwise_convolutions(multiplier: int, strides: int) -> None:
+    def build(x: hr.Tensor, w: hr.Tensor) -> list[hr.Tensor]:
+        return with_gradients(hr.nn.depthwise_conv2d(x, w, strides=strides), x, w)
+
+    arrays = normal(2, 9, 8, 16), normal(3, 3, 16, multiplier)
+    compared(build, *arrays)
+    graph = graph_of(build, arrays)[0]
+    names = ("DepthwiseConv2dNative", "DepthwiseConv2dNativeBackpropInput", "DepthwiseConv2dNativeBackpropFilter")
+    assert all(call is not None for name in names for call in calls(graph, name))
+
+
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+def test_convolutions_of_volumes(padding: str) -> None:
+    def build(x: hr.Tensor, w: hr.Tensor) -> list[hr.Tensor]:
+        return with_gradients(hr.nn.conv3d(x, w, strides=2, padding=padding), x, w)
+
+    compared(build, normal(2, 5, 6, 7, 4), normal(3, 3, 2, 4, 6))
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("factor", [1.0, 0.1])
+@pytest.mark.parametrize("shape", [(4, 5, 6, 16), (3, 7, 5, 13), (1, 1, 1, 3)])
+def test_batch_normalisation(shape: tuple[int, ...], factor: float, training: bool) -> None:
+    channels = shape[3]
+
+    def build(x: hr.Tensor, scale: hr.Tensor, offset: hr.Tensor, mean: hr.Tensor, spread: hr.Tensor) -> list[hr.Tensor]:
+        y, *new = hr.nn.batch_norm(x, scale, offset, mean, spread, factor=factor, training=training)
+        return [*with_gradients(y, x, scale, offset), *new]
+
+    vectors = [normal(channels), normal(channels), normal(channels), np.abs(normal(channels)) + 0.5]
+    compared(build, normal(*shape) + 3.0, *vectors, tolerance=2e-5)
+
+
+def test_batch_normalisation_in_training_is_native_and_gives_its_zeros() -> None:
+    def build(dy: hr.Tensor, x: hr.Tensor, scale: hr.Tensor, mean: hr.Tensor, spread: hr.Tensor) -> Any:
+        return hr.apply_op("FusedBatchNormGradV3", dy, x, scale, mean, spread, hr.zeros([0]))
+
+    arrays = normal(2, 3, 4, 8), normal(3, 3, 4, 8)[:2], normal(8), normal(8), np.abs(normal(8))
+    compared(build, *arrays, tolerance=2e-5)
+    assert calls(graph_of(build, arrays)[0], "FusedBatchNormGradV3")[0] is not None
+
+
+@pytest.mark.parametrize("shape", [(2, 5, 4, 32), (1, 3, 3, 96), (2, 3, 3, 7)])
+def test_normalisation_over_neighbours(shape: tuple[int, ...]) -> None:
+    def build(x: hr.Tensor) -> list[hr.Tensor]:
+        y = hr.nn.local_response_normalization(x, depth_radius=2, bias=2.0, alpha=0.5, beta=0.75)
+        return with_gradients(y, x)
+
+    compared(build, normal(*shape), tolerance=1e-5)
+
+
+@pytest.mark.parametrize(("images", "filters", "options"), CONVOLUTIONS[:4])
+@needs_bfloat16
+def test_convolutions_of_rounded_values(images: Any, filters: Any, options: Any) -> None:
+    def build(x: hr.Tensor, w: hr.Tensor) -> list[hr.Tensor]:
+        return with_gradients(hr.nn.conv2d(x, w, **options), x, w)
+
+    compared(build, normal(*images), normal(*filters), options=hr.mixed_precision)
+
+
+@pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)])
+@needs_bfloat16
+def test_products_of_rounded_values(transposed: tuple[bool, bool]) -> None:
+    def build(x: hr.Tensor, y: hr.Tensor) -> hr.Tensor:
+        return hr.matmul(x, y, transpose_a=transposed[0], transpose_b=transposed[1])
+
+    shapes = [(33, 17)[:: -1 if transposed[0] else 1], (17, 65)[:: -1 if transposed[1] else 1]]
+    compared(build, *(normal(*shape) for shape in shapes), options=hr.mixed_precision)
+    stacks = [normal(3, *shape) for shape in shapes]
+    compared(build, *stacks, options=hr.mixed_precision)
+
+
+@needs_bfloat16
+def test_what_is_rounded_next_is_written_as_bfloat16() -> None:
+    graph, _, _ = graph_of(lambda x, w: hr.nn.relu(x @ w), [normal(4, 8), normal(8, 8)])
+    op = next(op for op in graph.operations if op.type == "MatMul")
+    for result in (bfloat16, float32):
+        call = library_call(Request(op, (bfloat16, bfloat16, result), (None, None)))
+        assert call is not None
+        assert [layout.size for _, _, layout in call.primitives[0].arguments] == [64, 128, 32 * result.size]
+    assert library_call(Request(op, (bfloat16, float32, float32), (None, None))) is None
+
+
+@needs_bfloat16
+def test_a_network_under_the_policy_is_that_of_the_numpy_backend() -> None:
+    """Rounding between products may differ where float32 sums differ, hence the tolerance of a few bfloat16 steps."""
+
+    def build(x: hr.Tensor, k: hr.Tensor, w: hr.Tensor) -> list[hr.Tensor]:
+        h = hr.nn.max_pool2d(hr.nn.relu(hr.nn.conv2d(x, k)), 2)
+        h = hr.reshape(h, [3, 128])
+        logits = hr.nn.relu(h @ w) @ hr.permute_dims(w, [1, 0])
+        loss = hr.sum(hr.nn.softmax(logits) * h)
+        return [loss, *hr.gradients(loss, [x, k, w])]
+
+    compared(
+        build, normal(3, 8, 8, 2), normal(3, 3, 2, 8), normal(128, 32) * 0.1, options=hr.mixed_precision, tolerance=2e-2
+    )
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_constant_weights_are_prepared_once(narrow: bool) -> None:
+    if narrow and not host().multiplies_bfloat16:
+        pytest.skip("no instructions for bfloat16")
+    k, w = normal(3, 3, 16, 32), normal(512, 64)
+
+    def build(x: hr.Tensor) -> hr.Tensor:
+        return hr.reshape(hr.nn.conv2d(x, k, strides=2), [2, 512]) @ w
+
+    compared(build, normal(2, 8, 8, 16), options=hr.mixed_precision if narrow else None)
+    graph = graph_of(build, [normal(2, 8, 8, 16)])[0]
+    op = next(op for op in graph.operations if op.type == "Conv2D")
+    call = library_call(Request.of(op, [None, k]))
+    assert call is not None
+    assert len(call.primitives) == 1
+    assert len(call.constants) == 1
+    assert not call.scratch
+
+
+@pytest.mark.parametrize("shape", [(0, 4, 4, 3), (2, 0, 4, 3)])
+def test_what_is_empty_is_left_to_numpy(shape: tuple[int, ...]) -> None:
+    graph, _, _ = graph_of(lambda x: hr.nn.local_response_normalization(x), [np.zeros(shape, np.float32)])
+    assert calls(graph, "LRN") == [None]
+
+
+def test_what_has_gaps_or_lies_anywhere_is_copied_first() -> None:
+    graph, (x, w), (y,) = graph_of(lambda x, w: hr.nn.conv2d(x, w), [normal(2, 6, 5, 4), normal(3, 3, 4, 4)])
+    wide = normal(2, 6, 5, 8)
+    raw = np.zeros(3 * 3 * 4 * 4 * 4 + 1, np.uint8)
+    filters = raw[1:].view(np.float32).reshape(3, 3, 4, 4)
+    filters[...] = normal(3, 3, 4, 4)
+    found = []
+    for backend in ("cpu", "numpy"):
+        with hr.Session(graph, config=hr.config(backend=backend)) as session:
+            found.append(session.run(y, feeds={x: wide[..., ::2], w: filters}))
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-5, atol=1e-5)
