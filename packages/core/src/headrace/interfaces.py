@@ -204,7 +204,6 @@ class Functions(Protocol):
           HeadraceError: the shapes do not fit the function.
         """
 
-
     def segment(self, function: str, shapes: Sequence[Shape], then: str | None = None) -> tuple[Graph, Functions]:
         """The body of a function as a segment, optimised and not compiled, and the functions that it calls.
 
@@ -273,7 +272,8 @@ class Compiled(Protocol):
     """A compiled segment. May be called by several threads at once.
 
     For those who look at traces it may also have `arena_bytes`, the bytes of planned memory that one step works in, and
-    `kernels`, for each operation the name of what computes it.
+    `kernels`, for each operation the name of what computes it; for limits and for those who ask what was compiled,
+    `memory`, a `headrace.plan.PlannedMemory`, and `work`, a sequence of `headrace.plan.Work`.
     """
 
     @property

@@ -98,7 +98,8 @@ class NestedPlans:
             segment = in_order_of_waits(segment) or segment
         if segment.functions is self._library:
             return segment, self
-        return segment, NestedPlans(segment.functions, self._backend, self._resources, self._config)  # passes added some
+        added = segment.functions  # passes have added some
+        return segment, NestedPlans(added, self._backend, self._resources, self._config)
 
 
 def compile_segment(
