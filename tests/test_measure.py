@@ -60,6 +60,25 @@ def test_the_ids_of_the_execution_model_are_those_of_one_process() -> None:
     assert len(execution.HARD_CASES) == 28 + 10 + 5
 
 
+def test_a_cost_is_judged_on_the_backend_of_a_user_and_shown_beside_that_of_numpy() -> None:
+    cost = {"ratio": 100.0, "microseconds": {"headrace": 0.03, "numpy backend": 2.0, "tensorflow": 3.0}}
+    row = execution.overhead_row("a loop", cost)
+    assert (row.holds, row.measured) == (
+        True,
+        "TensorFlow takes 100.00 times as long (1.50 times as long as the NumPy backend)",
+    )
+    slow = execution.overhead_row("a loop", {"ratio": 1.5, "microseconds": {"headrace": 2.0, "tensorflow": 3.0}})
+    assert (slow.holds, slow.measured) == (False, "TensorFlow takes 1.50 times as long")
+    assert not execution.overhead_row("a loop", None).holds
+
+
+def test_the_body_of_a_loop_is_judged_on_the_numpy_backend() -> None:
+    found = {"iteration": {"microseconds": {"headrace": 0.1}}}
+    row = execution.loop_body((found, {"iteration_us_over_numpy": 16.0, "backend": "cpu"}, ""))
+    assert not row.holds
+    assert row.measured == "16.00 us on the NumPy backend; 0.10 us in all on the native one"
+
+
 @pytest.mark.parametrize(("holds", "code"), [(True, 0), (False, 1)])
 def test_report_fails_when_a_row_falls_short(
     holds: bool, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
