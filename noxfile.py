@@ -266,7 +266,7 @@ def browser(session: nox.Session) -> None:
 def browser_viz(session: nox.Session) -> None:
     """Look at TensorBoard's pages and at the report in the Chromium that is installed."""
     found = chromium(session)
-    install(session, packages=("core", "viz"), tests=True)
+    install(session, "tensorboard-plugin-profile", packages=("core", "viz"), tests=True)
     session.run("pytest", "-m", "browser", f"{PACKAGES['viz'].path}/tests", env={"HEADRACE_BROWSER": found})
 
 

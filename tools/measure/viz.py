@@ -32,7 +32,7 @@ def rows(quick: bool) -> Iterator[Row]:
     yield killed()
     yield from served()
     yield step_graphs()
-    yield rendered()
+    yield rendered(quick)
     yield large_graph(quick)
     yield from writing(quick)
     yield from viz_profile.rows(quick)
@@ -99,13 +99,22 @@ def step_graphs() -> Row:
     )
 
 
-def rendered() -> Row:
-    """Look at TensorBoard's pages in Chromium."""
-    what, asked = "stock TensorBoard in Chromium", "names of nodes, tags and hyper-parameters found in its pages"
+def rendered(quick: bool) -> Row:
+    """Look at TensorBoard's pages in Chromium; at its page of profiles too, where its plugin is installed."""
+    what = "stock TensorBoard in Chromium"
+    asked = "names of nodes, tags, hyper-parameters and, in profiles, of operations found in its pages"
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if browser is None:
         return Row(what, asked, "no Chromium is installed", False)
-    return run_tests(what, asked, str(TESTS / "test_browser.py"), env={"HEADRACE_BROWSER": browser})
+    environment = {"HEADRACE_BROWSER": browser}
+    tests = str(TESTS / "test_browser.py")
+    if quick:
+        return run_tests(what, asked, tests, env=environment, may_skip=True)
+    python = kept_environment(
+        "viz-browser", "tensorboard>=2.18", "tensorboard-plugin-profile", "pytest>=8.3", "hypothesis>=6.112",
+        "-e", str(CORE), "-e", str(VIZ),
+    )  # fmt: skip
+    return run_tests(what, asked, tests, env=environment, python=str(python))
 
 
 def large_graph(quick: bool) -> Row:

@@ -1,12 +1,15 @@
 """TensorBoard's pages in a browser: names of nodes, tags and hyper-parameters are found in what it shows.
 
 Runs only where HEADRACE_BROWSER names a Chromium, as in `nox -s browser-viz`. The browser is driven by its own
-protocol, over a WebSocket client of a few lines, so that no driver needs to be installed.
+protocol, over a WebSocket client of a few lines, so that no driver needs to be installed. The page of profiles needs
+TensorBoard's profile plugin.
 """
 
 from __future__ import annotations
 
 import base64
+import importlib.util
+import itertools
 import json
 import os
 import re
@@ -25,6 +28,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
+import headrace_viz
 from headrace_viz import SummaryWriter
 
 CHROMIUM = os.environ.get("HEADRACE_BROWSER", "")
@@ -40,6 +44,7 @@ ALL_TEXT = """
   const walk = (node) => {
     if (node.nodeType === Node.TEXT_NODE && node.data.trim()) found.push(node.data.trim());
     if (node.shadowRoot) walk(node.shadowRoot);
+    if (node.localName === "iframe" && node.contentDocument) walk(node.contentDocument.body);
     node.childNodes.forEach(walk);
   };
   walk(document.body);
@@ -63,6 +68,22 @@ CHOOSE_GRAPH = """
   controls.set("_selectedRunIndex", number);
   controls.set("_selectedTagIndex", runs[number].tags.findIndex((known) => known.tag === tag));
   return true;
+})(%s, %s)
+"""
+
+CLICK = """
+((selector, text) => {
+  const find = (root) => {
+    const wanted = [...root.querySelectorAll(selector)].find((node) => node.innerText.trim() === text);
+    if (wanted) return wanted;
+    for (const frame of root.querySelectorAll("iframe")) {
+      const found = frame.contentDocument && find(frame.contentDocument);
+      if (found) return found;
+    }
+  };
+  const found = find(document);
+  if (found) found.click();
+  return Boolean(found);
 })(%s, %s)
 """
 
@@ -125,12 +146,32 @@ class Page:
         """Go to the page of graphs, choose one as its menus do, and wait until it has all these lines of text."""
         self.call("Page.navigate", url="about:blank")
         self.call("Page.navigate", url=f"{url}#graphs")
+        self.until(CHOOSE_GRAPH % (json.dumps(run), json.dumps(tag)))
+        self.has(*wanted)
+
+    def click(self, selector: str, text: str) -> None:
+        """Click on what has this text, in a frame too, as soon as it is there."""
+        self.until(CLICK % (json.dumps(selector), json.dumps(text)))
+
+    def until(self, expression: str) -> None:
+        """Evaluate until the value is true."""
         deadline = time.monotonic() + SECONDS
-        choose = CHOOSE_GRAPH % (json.dumps(run), json.dumps(tag))
-        while not self.call("Runtime.evaluate", expression=choose, returnByValue=True)["result"].get("value"):
+        while not self.call("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value"):
             assert time.monotonic() < deadline, self.text()[:3000]
             time.sleep(0.2)
-        self.has(*wanted)
+
+    def points_at(self, *wanted: str) -> None:
+        """Move the pointer over the whole page until it has shown the names of all these bars of a timeline."""
+        deadline = time.monotonic() + SECONDS
+        seen: set[str] = set()
+        places = itertools.cycle((x, y) for y in range(240, 520, 6) for x in range(260, 1440, 90))
+        while missing := set(wanted) - seen:
+            assert time.monotonic() < deadline, (sorted(missing), sorted(seen), self.text()[-3000:])
+            x, y = next(places)
+            self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+            seen |= {
+                name for line in self.text().split("\n") for name in re.findall(r"(.+) \[[\d.,]+ [mun]?s\]$", line)
+            }
 
     def has(self, *wanted: str) -> None:
         """Wait until the page has all these lines of text."""
@@ -171,6 +212,7 @@ def _url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     logdir = tmp_path_factory.mktemp("logs")
     _write(logdir)
     _write_step(logdir)
+    _write_profile(logdir)
     command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(logdir), "--host", "127.0.0.1", "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -222,6 +264,22 @@ def _write_step(logdir: Path) -> None:
         writer.add_step_graphs(session, y, feeds)
 
 
+def _write_profile(logdir: Path) -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [600, 600])
+        with hr.device("CPU:0"):
+            product = hr.matmul(x, x, name="product")
+        with hr.device("CPU:1"):
+            y = hr.tanh(product, name="squashed")
+    config = hr.config(virtual_devices={"CPU": 2}, backend="numpy")
+    with hr.Session(graph, config=config) as session:
+        run = session.make_callable(y, [x])
+        value = np.ones((600, 600), np.float32)
+        run(value)
+        with headrace_viz.profile(logdir / "profiled", session="looked at"):
+            run(value)
+
+
 def test_graph(page: Page, url: str) -> None:
     page.shows_graph(url, "train", None, "pixels", "classifier")
 
@@ -248,3 +306,15 @@ def test_text(page: Page, url: str) -> None:
 
 def test_hyperparameters(page: Page, url: str) -> None:
     page.shows(f"{url}#hparams", "learning rate", "accuracy", "0.25000", "0.12500")
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("tensorboard_plugin_profile") is None, reason="the profile plugin is not installed"
+)
+def test_profile(page: Page, url: str) -> None:
+    page.shows(f"{url}#profile", "profiled/looked at", "Performance Summary", "Overview Page")
+    page.click("mat-select .mat-mdc-select-trigger", "Overview Page")
+    page.click("mat-option", "Trace Viewer")
+    page.has("transfers", "MainThread", "Processes")
+    # Bars are painted; the name of the one under the pointer is text.
+    page.points_at("product", "squashed")

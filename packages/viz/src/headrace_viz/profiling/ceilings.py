@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-_MATRICES = (256, 768)
-"""A small one too: on a busy machine the threads of a large product wait for each other."""
+_MATRICES = (64, 256, 768)
+"""Small ones too, which take one thread: on a busy machine the threads of a large product wait for each other."""
 _COPY_BYTES = 1 << 26  # beyond the caches of most machines
 _ROUNDS = 5
-_SECONDS = 0.1
+_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Ceilings:
 
 @functools.cache
 def measured_ceilings() -> Ceilings:
-    """Measure the matrix product and the copy of this machine, once per process; takes about half a second."""
+    """Measure the matrix product and the copy of this machine, once per process; takes about a third of a second."""
     source = np.ones(_COPY_BYTES, np.uint8)
     target = np.ones_like(source)
     copy_seconds = _best(lambda: np.copyto(target, source))
