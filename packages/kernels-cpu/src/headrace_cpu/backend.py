@@ -45,8 +45,9 @@ class CpuBackend:
         """Compile a bounded graph."""
         from headrace_cpu.layout import lay_out
         from headrace_cpu.nesting import Nesting
-        from headrace_cpu.onednn import library_call, onednn
+        from headrace_cpu.onednn import onednn
         from headrace_cpu.plan import CpuPlan
+        from headrace_cpu.primitives import primitive_call
         from headrace_cpu.scheduling import schedule
 
         options = config()
@@ -56,5 +57,5 @@ class CpuBackend:
         if library is not None:
             library.use_threads(library_threads)
         program = Program.of(segment, resources, functions)
-        nesting = Nesting(functions, resources, library_call)
-        return CpuPlan(lay_out(schedule(program, library_call, nesting.find)), threads, library_threads)
+        nesting = Nesting(functions, resources, primitive_call)
+        return CpuPlan(lay_out(schedule(program, primitive_call, nesting.find)), threads, library_threads)

@@ -58,7 +58,7 @@ def write_driver(block: Block, constant: ConstantPlace, lanes: int, *, openmp: b
     write_units(module, body, block, data)
     if openmp and module.library:
         _bound_library(t)
-    largest = max((len(unit.keys) for unit in block.units if unit.region is not None), default=1)
+    largest = max((len(unit.keys) for unit in block.units if unit.is_shared), default=1)
     text = "\n".join(
         [
             *module.functions.values(),

@@ -13,6 +13,7 @@ from headrace.loops.ir import Region
 from headrace.loops.lowering import lower
 from headrace.loops.verifier import verify_region
 from headrace.plan import Allocation, Line, Step, flat_aliases, plan_memory
+from headrace_cpu.pooling import Pooling
 from headrace_cpu.scheduling import Key, Schedule, is_native
 
 __all__ = ["Layout", "Run", "Unit", "lay_out"]
@@ -42,6 +43,11 @@ class Unit:
     line: int | None = None
     scratch: tuple[int, ...] = ()
     bound: int = 0
+
+    @property
+    def is_shared(self) -> bool:
+        """True if threads share its work: it is a function of a table of pointers and a part of the work."""
+        return self.region is not None or isinstance(self.call, Pooling)
 
 
 @dataclass(slots=True)

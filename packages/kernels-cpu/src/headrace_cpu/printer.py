@@ -17,7 +17,7 @@ import numpy as np
 from headrace.loops.ir import Access, Accumulate, Axis, Expr, Loop, Region, Store
 from headrace.types import DType, bfloat16, float16, float32
 from headrace.types import bool as boolean
-from headrace_cpu.text import Text, compute_type, storage_type
+from headrace_cpu.text import Text, as_float, compute_type, from_float, storage_type
 from headrace_cpu.vector_math import FUNCTIONS, write_function
 
 __all__ = ["PrintedRegion", "print_region", "prints"]
@@ -348,7 +348,7 @@ class _Printer:
         dtype = accumulator.dtype
         if not dtype.is_floating or accumulator.item.op in ("max", "min"):
             return value
-        value, element = self._as_float(value, dtype)
+        value, element = as_float(self.text, value, dtype)
         return value if element == accumulator.element else self.text.convert("fpext", value, element, "double")
 
     def _narrowed(self, value: str, accumulator: _Accumulator) -> str:
@@ -358,7 +358,7 @@ class _Printer:
             return value
         if accumulator.element == "double" and dtype.name != "float64":
             value = self.text.convert("fptrunc", value, "double", "float")
-        return self._from_float(value, dtype)
+        return from_float(self.text, value, dtype)
 
     def _total(self, accumulator: _Accumulator) -> str:
         """The lanes of an accumulator combined by halves, as a scalar of the local's dtype."""
@@ -487,10 +487,10 @@ class _Printer:
             return self._integer(op, args, source)
         if op in ("max", "min"):
             return self._extreme(op, args[0], args[1], source)
-        floats = [self._as_float(arg, source) for arg in args]
+        floats = [as_float(self.text, arg, source) for arg in args]
         values, element = [value for value, _ in floats], floats[0][1]
         result = self._floating(op, values, element)
-        return result if dtype is boolean else self._from_float(result, dtype)
+        return result if dtype is boolean else from_float(self.text, result, dtype)
 
     def _constant(self, payload: object, dtype: DType) -> str:
         number = payload if isinstance(payload, (int, float)) else float(str(payload))
@@ -498,31 +498,6 @@ class _Printer:
             (bits,) = np.asarray([number], bfloat16.array_type).view(np.uint16)
             return self.text.number(int(bits), "i16")
         return self.text.number(number, compute_type(dtype))
-
-    def _as_float(self, value: str, dtype: DType) -> tuple[str, str]:
-        """A floating value in the type to compute in."""
-        t = self.text
-        if dtype is float16:
-            return t.convert("fpext", value, "half", "float"), "float"
-        if dtype is bfloat16:
-            wide = t.two("shl", t.convert("zext", value, "i16", "i32"), t.number(16, "i32"), "i32")
-            return t.convert("bitcast", wide, "i32", "float"), "float"
-        return value, compute_type(dtype)
-
-    def _from_float(self, value: str, dtype: DType) -> str:
-        """Rounded to nearest even where the dtype is narrower."""
-        t = self.text
-        if dtype is float16:
-            return t.convert("fptrunc", value, "float", "half")
-        if dtype is not bfloat16:
-            return value
-        bits = t.convert("bitcast", value, "float", "i32")
-        odd = t.two("and", t.two("lshr", bits, t.number(16, "i32"), "i32"), t.number(1, "i32"), "i32")
-        rounded = t.two("add", bits, t.two("add", odd, t.number(0x7FFF, "i32"), "i32"), "i32")
-        quiet = t.two("or", bits, t.number(0x400000, "i32"), "i32")
-        unordered = t.put(f"fcmp uno {t.type('float')} {value}, {value}")
-        chosen = t.two("lshr", t.select(unordered, quiet, rounded, "i32"), t.number(16, "i32"), "i32")
-        return t.convert("trunc", chosen, "i32", "i16")
 
     def _floating(self, op: str, args: list[str], element: str) -> str:
         t, whole = self.text, self.text.type(element)
@@ -551,7 +526,7 @@ class _Printer:
         if not dtype.is_floating:
             sign = "u" if dtype.kind == "uint" else "s"
             return t.select(t.two(f"icmp {sign}{relation}", a, b, element), a, b, element)
-        (x, wide), (y, _) = self._as_float(a, dtype), self._as_float(b, dtype)
+        (x, wide), (y, _) = as_float(self.text, a, dtype), as_float(self.text, b, dtype)
         beyond = t.put(f"fcmp o{relation} {t.type(wide)} {x}, {y}")
         chosen = t.select(beyond, a, b, element)
         unordered = t.put(f"fcmp uno {t.type(wide)} {x}, {x}")
@@ -590,12 +565,12 @@ class _Printer:
         if source.is_floating:
             if target.is_floating:
                 return self._float_to_float(value, source, target)
-            value, element = self._as_float(value, source)
+            value, element = as_float(self.text, value, source)
             return self._float_to_integer(value, element, target)
         if target.is_floating:
             wide = "double" if target.name == "float64" else "float"
             op = "sitofp" if source.kind == "int" else "uitofp"
-            return self._from_float(t.convert(op, value, compute_type(source), wide), target)
+            return from_float(self.text, t.convert(op, value, compute_type(source), wide), target)
         if target is boolean:
             return t.put(f"icmp ne {t.type(compute_type(source))} {value}, {t.number(0, compute_type(source))}")
         if source.size == target.size and source is not boolean:
@@ -611,11 +586,11 @@ class _Printer:
         if source.name == "float64":
             if target is float16:
                 return t.convert("fptrunc", value, "double", "half")
-            return self._from_float(t.convert("fptrunc", value, "double", "float"), target)
-        value, _ = self._as_float(value, source)
+            return from_float(self.text, t.convert("fptrunc", value, "double", "float"), target)
+        value, _ = as_float(self.text, value, source)
         if target.name == "float64":
             return t.convert("fpext", value, "float", "double")
-        return value if target is float32 else self._from_float(value, target)
+        return value if target is float32 else from_float(self.text, value, target)
 
     def _float_to_integer(self, value: str, element: str, target: DType) -> str:
         """Truncated; the lowest integer for what does not fit, NaN included."""

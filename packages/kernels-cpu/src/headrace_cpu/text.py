@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from headrace.types import DType, float16, float32, float64
+from headrace.types import DType, bfloat16, float16, float32, float64
 from headrace.types import bool as boolean
 
-__all__ = ["Text", "compute_type", "float_literal", "storage_type"]
+__all__ = ["Text", "as_float", "compute_type", "float_literal", "from_float", "storage_type"]
 
 
 def storage_type(dtype: DType) -> str:
@@ -141,3 +142,47 @@ class Text:
     def fma(self, a: str, b: str, c: str, element: str) -> str:
         """a * b + c, rounded once."""
         return self.call("fma", element, a, b, c)
+
+    def count_up(self, first: str, end: str, step: int, body: Callable[[str], None]) -> None:
+        """A loop: `body` is given the register of its number."""
+        before, head, inside, latch, after = (self.label(hint) for hint in ("before", "loop", "body", "next", "done"))
+        self.line(f"br label %{before}")
+        self.start(before)
+        self.line(f"br label %{head}")
+        self.start(head)
+        number, following = self.name(), self.name()
+        self.line(f"{number} = phi i64 [ {first}, %{before} ], [ {following}, %{latch} ]")
+        more = self.put(f"icmp slt i64 {number}, {end}")
+        self.line(f"br i1 {more}, label %{inside}, label %{after}")
+        self.start(inside)
+        body(number)
+        self.line(f"br label %{latch}")
+        self.start(latch)
+        self.line(f"{following} = add i64 {number}, {step}")
+        self.line(f"br label %{head}")
+        self.start(after)
+
+
+def as_float(t: Text, value: str, dtype: DType) -> tuple[str, str]:
+    """A floating value as it lies in memory, in the type to compute in, and that type."""
+    if dtype is float16:
+        return t.convert("fpext", value, "half", "float"), "float"
+    if dtype is bfloat16:
+        wide = t.two("shl", t.convert("zext", value, "i16", "i32"), t.number(16, "i32"), "i32")
+        return t.convert("bitcast", wide, "i32", "float"), "float"
+    return value, compute_type(dtype)
+
+
+def from_float(t: Text, value: str, dtype: DType) -> str:
+    """A value as it lies in memory, rounded to nearest even where the dtype is narrower."""
+    if dtype is float16:
+        return t.convert("fptrunc", value, "float", "half")
+    if dtype is not bfloat16:
+        return value
+    bits = t.convert("bitcast", value, "float", "i32")
+    odd = t.two("and", t.two("lshr", bits, t.number(16, "i32"), "i32"), t.number(1, "i32"), "i32")
+    rounded = t.two("add", bits, t.two("add", odd, t.number(0x7FFF, "i32"), "i32"), "i32")
+    quiet = t.two("or", bits, t.number(0x400000, "i32"), "i32")
+    unordered = t.put(f"fcmp uno {t.type('float')} {value}, {value}")
+    chosen = t.two("lshr", t.select(unordered, quiet, rounded, "i32"), t.number(16, "i32"), "i32")
+    return t.convert("trunc", chosen, "i32", "i16")

@@ -18,6 +18,7 @@ from headrace.types import DType
 from headrace_cpu.block import Block, ConstantPlace, Place
 from headrace_cpu.gathering import Gather
 from headrace_cpu.layout import Unit
+from headrace_cpu.pooling import Pooling
 from headrace_cpu.printer import print_region
 from headrace_cpu.text import Text
 
@@ -103,6 +104,8 @@ def write_units(module: Module, t: Text, block: Block, data: Sequence[str]) -> N
         pointers = [pointer_to(t, block.places[key], data) for key in unit.keys]
         if unit.region is not None:
             _region(module, t, unit.region, pointers)
+        elif isinstance(unit.call, Pooling):
+            _pooling(module, t, unit.call, pointers)
         elif isinstance(unit.call, Gather):
             _gather(t, position, unit.call, pointers)
         elif unit.bound:
@@ -165,10 +168,23 @@ def _region(module: Module, t: Text, region: Region, pointers: Sequence[str]) ->
     t.functions |= printed.functions
     symbol = module.regions.setdefault(printed.body, f"region{len(module.regions)}")
     t.functions[symbol] = printed.body.replace("SYMBOL", symbol)
+    _share_out(module, t, symbol, math.prod(region.outer), nanoseconds(region), pointers)
+
+
+def _pooling(module: Module, t: Text, pooling: Pooling, pointers: Sequence[str]) -> None:
+    symbol = pooling.symbol(module.lanes)
+    if symbol not in t.functions:
+        body, needed = pooling.written(module.lanes)
+        t.functions |= needed
+        t.functions[symbol] = body.replace("SYMBOL", symbol)
+    _share_out(module, t, symbol, pooling.points, pooling.nanoseconds, pointers)
+
+
+def _share_out(module: Module, t: Text, symbol: str, points: int, nanoseconds: float, pointers: Sequence[str]) -> None:
+    """Let threads share the points of a function, where there is enough work."""
     for number, pointer in enumerate(pointers):
         t.line(f"store ptr {pointer}, ptr {t.put(f'getelementptr ptr, ptr %args, i64 {number}')}")
-    points = math.prod(region.outer)
-    if not module.openmp or points < 2 or nanoseconds(region) < SERIAL_NANOSECONDS:
+    if not module.openmp or points < 2 or nanoseconds < SERIAL_NANOSECONDS:
         t.line(f"call void @{symbol}(ptr %args, i64 0, i64 {points})")
         return
     t.functions["GOMP_parallel"] = "declare void @GOMP_parallel(ptr, ptr, i32, i32)"
@@ -232,6 +248,8 @@ def estimate(units: Sequence[Unit], size_of: Callable[[Any], int]) -> int:
     for unit in units:
         if unit.region is not None:
             total += nanoseconds(unit.region)
+        elif isinstance(unit.call, Pooling):
+            total += unit.call.nanoseconds
         elif contains_blocks(unit):
             total += 5.0
         else:  # a product of square matrices of that many bytes takes no longer, and few things take more
