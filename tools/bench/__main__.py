@@ -1,4 +1,4 @@
-"""The command line: `python -m bench [--peers torch,jax,tensorflow] [--work mlp,cnn,...] [--json FILE]`."""
+"""The command line: `python -m bench [--peers torch,jax,tensorflow,onnxruntime] [--work mlp,cnn,...] [--json FILE]`."""
 
 from __future__ import annotations
 
@@ -8,41 +8,51 @@ import os
 import sys
 from pathlib import Path
 
-from bench.comparison import compare, table
-from bench.works import WORKS
-from measure.environments import kept_environment
-
-REQUIREMENTS = {"torch": ("torch", "numpy"), "jax": ("jax", "numpy"), "tensorflow": ("tensorflow-cpu", "numpy")}
-
-
-def interpreters(peers: list[str]) -> dict[str, str]:
-    """For Headrace this interpreter; for each peer that of an environment of its own, made on first use."""
-    found = {"headrace": sys.executable}
-    for peer in peers:
-        given = os.environ.get(f"BENCH_PYTHON_{peer.upper()}")
-        found[peer] = given or str(kept_environment(f"bench-{peer}", *REQUIREMENTS[peer]))
-    return found
+from bench.chart import draw
+from bench.comparison import Result, Setting, compare, table
+from bench.environments import PEERS, interpreters
+from bench.works import WORKS, chosen_works
 
 
 def main(arguments: list[str]) -> int:
-    """Compare and print; return 1 if a framework failed or losses differ."""
+    """Compare and print; return 1 if a framework failed that should not, or values differ."""
     parser = argparse.ArgumentParser(prog="nox -s bench --", description="Compare with other frameworks")
-    parser.add_argument("--peers", default="torch,jax,tensorflow", help="comma-separated, or empty for none")
-    parser.add_argument("--work", default=",".join(WORKS), help="comma-separated")
+    parser.add_argument(
+        "--peers",
+        default=",".join(PEERS),
+        help="comma-separated, or empty for none; also torch-compile, tensorflow-xla",
+    )
+    parser.add_argument("--work", default=",".join(WORKS), help="comma-separated; softmax is all sizes of softmax")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=10)
-    parser.add_argument("--gigaflops", type=float, help="what the machine peaks at, for the floor")
+    parser.add_argument("--rounds", type=int, default=5, help="how often the frameworks take turns")
+    parser.add_argument("--steps", type=int, default=10, help="of one turn, if they fit into --seconds")
+    parser.add_argument("--seconds", type=float, default=2.0, help="how long a turn may take; one step always runs")
+    parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32", help="of Headrace")
+    parser.add_argument("--deterministic", action="store_true", help="Headrace gives the same bits for any threads")
     parser.add_argument("--json", type=Path, help="write everything to this file")
+    parser.add_argument("--chart", type=Path, help="draw a PNG; by default beside the JSON file")
     chosen = parser.parse_args(arguments)
-    pythons = interpreters([peer for peer in chosen.peers.split(",") if peer])
-    env = {**os.environ, "OMP_NUM_THREADS": str(chosen.threads)}
-    results = []
-    for work in chosen.work.split(","):
-        results.append(compare(work, pythons, env, chosen.threads, chosen.rounds, chosen.steps))
-        print(table(results[-1:], chosen.gigaflops), flush=True)
-    if chosen.json:
-        chosen.json.write_text(json.dumps([result.as_json() for result in results], indent=2) + "\n")
+    works = chosen_works(chosen.work)
+    setting = Setting(
+        pythons=interpreters(peer for peer in chosen.peers.split(",") if peer),
+        env={**os.environ, "OMP_NUM_THREADS": str(chosen.threads)},
+        threads=chosen.threads,
+        rounds=chosen.rounds,
+        steps=chosen.steps,
+        seconds=chosen.seconds,
+        precision=chosen.precision,
+        deterministic=chosen.deterministic,
+    )
+    results: list[Result] = []
+    for work in works:
+        results.append(compare(work, setting))
+        print(table(results[-1]), flush=True)
+        found = [result.as_json() for result in results]
+        if chosen.json:  # after each, so that an interrupted run leaves what it found
+            chosen.json.write_text(json.dumps(found, indent=2) + "\n")
+    file = chosen.chart or (chosen.json and chosen.json.with_suffix(".png"))
+    if file:
+        draw([result.as_json() for result in results], file)
     return int(any(result.failures or not result.agree() for result in results))
 
 

@@ -1,63 +1,112 @@
-"""The work that every framework does: weights and data by name, as NumPy arrays, and what a step costs in arithmetic.
+"""The work that every framework does: weights and data by name, as NumPy arrays, and what a step costs at least.
 
 Nothing here imports a framework: the workers of all peers read it, so that they compute the same.
 """
 
 from __future__ import annotations
 
-import itertools
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-__all__ = ["WORKS", "Work"]
+from bench import models
+from bench.nets import NETS, Net
+
+__all__ = ["MOMENTUM", "WARM", "WORKS", "Options", "Work", "chosen_works"]
 
 Arrays = dict[str, Any]
-RATE, MOMENTUM = 0.01, 0.9
+MOMENTUM = 0.9
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a framework is to run.
+
+    Attributes:
+      threads: how many it may use.
+      variant: what the peer's name says after `-`, such as `compile` of `torch-compile`.
+      precision: `"float32"`, or `"bfloat16"`, which only Headrace is asked for: peers then stay what to compare with.
+      deterministic: give the same bits whatever the number of threads is; only Headrace is asked for it.
+    """
+
+    threads: int
+    variant: str = ""
+    precision: str = "float32"
+    deterministic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
     """One workload.
 
     Attributes:
-      name: by which it is chosen.
-      kind: what a peer has to build: a model with this name.
+      name: by which it is chosen; what stands before `-` chooses all of its sizes.
+      kind: what a step does: `"train"` (the model's loss, its gradients, SGD with momentum), `"infer"` (the model's
+        value), `"adam"` (an update of the weights by the gradients that are the data) or `"sparse"` (the model's loss
+        of the rows `x` of `table`, and SGD of these rows alone).
+      model: of the words of a peer, weights and data; of words and rows with `"sparse"`; nothing with `"adam"`.
       make: gives the initial weights and the data.
       flops: arithmetic of one step, multiplications and additions of its products only.
+      moved: bytes that one step must read and write at least; 0 where arithmetic is what takes the time.
+      rate: how far an update goes.
+      repeat: steps that are timed together, because one is too short for the clock.
     """
 
     name: str
     kind: str
+    model: Callable[..., Any] | None
     make: Callable[[], tuple[Arrays, Arrays]]
-    flops: float
+    flops: float = 0.0
+    moved: float = 0.0
+    rate: float = 0.01
+    repeat: int = 1
+
+    def floor(self, flops: float, bandwidth: float) -> float:
+        """Seconds that a step takes at least on a machine of so many operations and bytes a second."""
+        return max(self.flops / flops, self.moved / bandwidth)
+
+
+def chosen_works(names: str) -> list[Work]:
+    """Workloads by comma-separated names."""
+    found: list[Work] = []
+    for name in names.split(","):
+        matching = [work for work in WORKS.values() if name in (work.name, work.name.split("-")[0])]
+        if not matching:
+            raise SystemExit(f"there is no workload {name!r}; known are {', '.join(WORKS)}")
+        found += matching
+    return found
 
 
 def _normal(rng: np.random.Generator, *shape: int, scale: float = 0.05) -> Any:
-    return (rng.standard_normal(shape) * scale).astype(np.float32)
+    return rng.standard_normal(shape, np.float32) * np.float32(scale)
 
 
-def _mlp() -> tuple[Arrays, Arrays]:
+def _net_arrays(net: Net, batch: int) -> tuple[Arrays, Arrays]:
     rng = np.random.default_rng(0)
-    sizes = (784, 512, 512, 10)
-    weights: Arrays = {}
-    for layer, (before, after) in enumerate(itertools.pairwise(sizes)):
-        weights[f"w{layer}"], weights[f"b{layer}"] = _normal(rng, before, after), np.zeros(after, np.float32)
-    x = rng.standard_normal((128, 784), np.float32)
-    return weights, {"x": x, "y": rng.integers(0, 10, 128).astype(np.int32)}
+    weights = net.weights(rng)
+    x = rng.standard_normal((batch, *net.shape), np.float32)
+    return weights, {"x": x, "y": rng.integers(0, net.layers[-1].shape[0], batch).astype(np.int32)}
 
 
-def _cnn() -> tuple[Arrays, Arrays]:
-    rng = np.random.default_rng(0)
-    weights: Arrays = {}
-    for layer, (before, after) in enumerate(((3, 32), (32, 64), (64, 128))):
-        weights[f"k{layer}"], weights[f"b{layer}"] = _normal(rng, 3, 3, before, after), np.zeros(after, np.float32)
-    weights |= {"w3": _normal(rng, 8192, 256), "b3": np.zeros(256, np.float32)}
-    weights |= {"w4": _normal(rng, 256, 10), "b4": np.zeros(10, np.float32)}
-    x = rng.standard_normal((64, 32, 32, 3), np.float32)
-    return weights, {"x": x, "y": rng.integers(0, 10, 64).astype(np.int32)}
+def _training(name: str, net: Net, batch: int, rate: float = 0.01) -> Work:
+    model, make = functools.partial(models.classified, net), functools.partial(_net_arrays, net, batch)
+    return Work(name, "train", model, make, batch * net.training_flops, rate=rate)
+
+
+def _inference(name: str, batch: int) -> Work:
+    net = NETS[name]
+
+    def make() -> tuple[Arrays, Arrays]:
+        weights, data = _net_arrays(net, batch)
+        return weights, {"x": data["x"]}
+
+    def model(f: models.Words, v: Arrays, t: Arrays) -> Any:
+        return models.logits(net, f, v, t["x"])
+
+    return Work(f"{name}-{batch}", "infer", model, make, batch * net.flops)
 
 
 def _lstm() -> tuple[Arrays, Arrays]:
@@ -96,28 +145,68 @@ def _gpt() -> tuple[Arrays, Arrays]:
     return weights, {"x": x, "y": y}
 
 
-def _rows() -> tuple[Arrays, Arrays]:
-    return {}, {"x": np.random.default_rng(0).standard_normal((4096, 1024), np.float32)}
+ADAM_TENSORS, ADAM_SIZE = 100, 1 << 16
+TABLE, LOOKUPS, WIDTH = 100_000, 4096, 128
 
 
-def _small() -> tuple[Arrays, Arrays]:
-    return {}, {"x": np.ones(4, np.float32)}
+def _adam() -> tuple[Arrays, Arrays]:
+    rng = np.random.default_rng(0)
+    made = [{f"w{n}": _normal(rng, ADAM_SIZE) for n in range(ADAM_TENSORS)} for _ in range(2)]
+    return made[0], made[1]
 
 
-_MLP = 3 * 2 * 128 * (784 * 512 + 512 * 512 + 512 * 10) - 2 * 128 * 784 * 512
-_CNN = 2 * 64 * 9 * (1024 * (2 * 3 * 32 + 3 * 32 * 64) + 256 * 3 * 64 * 128) + 6 * 64 * (8192 * 256 + 256 * 10)
-_LSTM = 6 * (32 * 20 * 1024 * 2048 + 32 * 20 * 512 * 10_000)
-_GPT = 6 * 1024 * (4 * (256 * 768 + 256 * 256 + 2 * 256 * 1024) + 256 * 1000) + 4 * 6 * 2 * 8 * 4 * 128 * 128 * 64
+def _table() -> tuple[Arrays, Arrays]:
+    rng = np.random.default_rng(0)
+    return {"table": _normal(rng, TABLE, WIDTH)}, {"x": rng.integers(0, TABLE, LOOKUPS).astype(np.int32)}
+
+
+def _rows(*shape: int) -> tuple[Arrays, Arrays]:
+    return {}, {"x": np.random.default_rng(0).standard_normal(shape, np.float32)}
+
+
+def _pair(*shape: int) -> tuple[Arrays, Arrays]:
+    rng = np.random.default_rng(0)
+    return {}, {name: rng.standard_normal(shape, np.float32) for name in ("x", "y")}
+
+
+ROWS = 4096
+WIDTHS = (256, 1024, 4096, 16384, 65536)
+_LSTM = 6.0 * (32 * 20 * 1024 * 2048 + 32 * 20 * 512 * 10_000)
+_GPT = 6.0 * 1024 * (4 * (256 * 768 + 256 * 256 + 2 * 256 * 1024) + 256 * 1000) + 4 * 6 * 2 * 8 * 4 * 128 * 128 * 64
+
+
+def _tiny() -> Net:
+    net = Net(4)
+    net.dense(net.dense(0, 4), 2, relu=False)
+    return net
+
+
+WARM = _training("warm", _tiny(), 2)
+"""Done once before the first step that is looked at: what a framework loads for any step is not counted to one."""
 
 WORKS = {
     work.name: work
     for work in (
-        Work("mlp", "mlp", _mlp, _MLP),
-        Work("cnn", "cnn", _cnn, _CNN),
-        Work("lstm", "lstm", _lstm, _LSTM),
-        Work("gpt", "gpt", _gpt, _GPT),
-        Work("softmax", "softmax", _rows, 0),
-        Work("small", "small", _small, 0),
-        Work("chain", "chain", _small, 0),
+        _training("mlp", NETS["mlp"], 128),
+        _training("cnn", NETS["cnn"], 64),
+        Work("lstm", "train", models.lstm, _lstm, _LSTM),
+        Work("gpt", "train", models.gpt, _gpt, _GPT),
+        _training("alexnet", NETS["alexnet"], 16, 1e-3),
+        _training("overfeat", NETS["overfeat"], 16, 1e-3),
+        _training("vgg_a", NETS["vgg_a"], 16, 1e-3),
+        _training("googlenet", NETS["googlenet"], 16, 1e-3),
+        _inference("resnet50", 1),
+        _inference("resnet50", 8),
+        Work("adam", "adam", None, _adam, moved=7.0 * 4 * ADAM_SIZE * ADAM_TENSORS, rate=1e-3),
+        Work("elementwise", "infer", models.elementwise, lambda: _pair(4096, 1024), moved=3.0 * 4 * 4096 * 1024),
+        *(
+            Work(f"{name}-{width}", "infer", model, functools.partial(_rows, ROWS, width), moved=2.0 * 4 * ROWS * width)
+            for name, model in (("softmax", models.softmax), ("layer_norm", models.layer_norm))
+            for width in WIDTHS
+        ),
+        Work("embedding", "sparse", models.embedding, _table, moved=3.0 * 4 * LOOKUPS * WIDTH),
+        Work("chain", "infer", models.chain, lambda: _rows(4)),
+        Work("small", "infer", models.small, lambda: _rows(4), repeat=100),
+        Work("loop", "infer", models.loop, lambda: _pair(16)),
     )
 }

@@ -1,36 +1,53 @@
-"""What the native CPU backend must hold, one function per row of its table. Needs a quiet machine."""
+"""What the native CPU backend must hold, one function per row of its table. Needs a quiet machine.
+
+Peers are run by `bench`, each in its own process and environment; every comparison measures what the machine can do in
+the same minute.
+"""
 
 from __future__ import annotations
 
+import functools
 import os
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import headrace as hr
-from bench.comparison import Result, compare
+from bench.comparison import OURS, Result, Setting, Worker, compare
+from bench.environments import PEERS, interpreters
+from bench.machine import copy_bandwidth
 from bench.works import WORKS
-from measure.environments import ROOT, kept_environment, run
+from measure.environments import ROOT, SCRATCH, fresh_environment, run, tail
+from measure.hard_cases import cases
 from measure.report import Row
-from measure.suites import run_tests
+from measure.suites import hard_cases, run_tests
 
-TESTS = ROOT / "packages" / "kernels-cpu" / "tests"
-PEERS = {"torch": ("torch", "numpy"), "jax": ("jax", "numpy"), "tensorflow": ("tensorflow-cpu", "numpy")}
+PACKAGE = ROOT / "packages" / "kernels-cpu"
+CORE = ROOT / "packages" / "core"
+TESTS = PACKAGE / "tests"
+THREADS = len(os.sched_getaffinity(0))
+STEPS = ("mlp", "cnn", "lstm", "gpt")
+TABLE_1 = ("alexnet", "overfeat", "vgg_a", "googlenet")
+CURVE = 200
 
 
 def rows(quick: bool) -> Iterator[Row]:
     """Yield every row, cheapest first.
 
     Args:
-      quick: fewer rounds; only the peers whose interpreter BENCH_PYTHON_<PEER> names.
+      quick: fewer rounds, rows no wider than 1,024, one of the paper's networks; only the peers that have an
+        environment already or whose interpreter BENCH_PYTHON_<PEER> names.
     """
     yield small()
     yield chained()
+    yield from null_steps()
     yield from bandwidth(quick)
     yield from compiled()
     yield run_tests(
@@ -39,11 +56,20 @@ def rows(quick: bool) -> Iterator[Row]:
     yield run_tests(
         "machine code", "equal to the interpreter of the loop IR on generated regions", str(TESTS / "test_printer.py")
     )
-    yield run_tests(
-        "hard cases", "group 8 interpreted, compiled and fused, at lengths 1 to 33", str(TESTS / "test_hard_cases.py")
+    yield from bits(quick)
+    yield from hard()
+    yield from without(quick)
+    setting = Setting(
+        pythons=interpreters(PEERS, make=not quick),
+        env={**os.environ, "OMP_NUM_THREADS": str(THREADS)},
+        threads=THREADS,
+        rounds=2 if quick else 5,
+        steps=5 if quick else 20,
+        seconds=1.0 if quick else 4.0,
     )
-    yield without()
-    yield from training(quick)
+    yield from inference(quick, setting)
+    yield from training(quick, setting)
+    yield from mixed(quick, setting)
 
 
 def _median(function: Callable[[], Any], seconds: float) -> float:
@@ -62,7 +88,7 @@ def _median(function: Callable[[], Any], seconds: float) -> float:
 def _step(build: Callable[[hr.Tensor], Any], x: Any) -> Callable[[], Any]:
     graph = hr.Graph()
     with graph.as_default():
-        p = hr.placeholder(hr.float32, x.shape)
+        p = hr.placeholder(hr.as_dtype(x.dtype), x.shape)
         result = build(p)
     step = hr.Session(graph, config=hr.config(backend="cpu")).make_callable(result, [p])
     return lambda: step(x)
@@ -86,134 +112,260 @@ def chained() -> Row:
     return Row("1,000 chained small ops", "<= 20 us", f"{taken:.2f} us", taken <= 20)
 
 
+def null_steps() -> Iterator[Row]:
+    """A thousand operations with next to no work that need each other's whole results, so that none fuses."""
+    forms: dict[str, Callable[[hr.Tensor], Any]] = {
+        "products of 4x4 matrices": lambda x: hr.matmul(x, x),
+        "running sums of 4 numbers": lambda x: hr.cumulative_sum(x, axis=1),
+    }
+    x = np.eye(4, dtype=np.float32)
+    for name, build in forms.items():
+
+        def chain(t: hr.Tensor, build: Callable[[hr.Tensor], Any] = build) -> hr.Tensor:
+            for _ in range(1000):
+                t = build(t)
+            return t
+
+        speed = 1000 / _median(_step(chain, x), 0.5)
+        yield Row(f"null steps: {name}", ">= 2,000,000 operations a second", f"{speed:,.0f}", speed >= 2e6)
+
+
 def bandwidth(quick: bool) -> Iterator[Row]:
-    """Element-wise, softmax, layer norm and Adam against the speed of a copy, all through the same memory."""
+    """Element-wise, softmax, layer norm and Adam against the speed of a copy, all through the same memory.
+
+    Every row is measured beside a copy by as many threads, the better of two before and after it.
+    """
     length = 1 << 22 if quick else 1 << 24
     x = np.random.default_rng(0).standard_normal((length // 1024, 1024), np.float32)
-    out = np.empty_like(x)
-    copied = 2 * x.nbytes / _median(lambda: np.copyto(out, x), 0.5)
+    yield _through("element-wise", lambda: _assigned(lambda t: hr.nn.relu(t * 2.0 + 1.0), x), 2.0 * x.nbytes)
+    gelu = functools.partial(hr.nn.gelu, approximate=True)
+    yield _through("element-wise, GELU", lambda: _assigned(gelu, x), 2.0 * x.nbytes)
+    forms: dict[str, Callable[[hr.Tensor], Any]] = {"softmax": hr.nn.softmax, "layer norm": hr.nn.layer_norm}
+    for width in (256, 1024) if quick else (256, 1024, 4096, 16384, 65536):
+        x = np.random.default_rng(0).standard_normal((4096, width), np.float32)
+        for name, build in forms.items():
+            yield _through(f"{name} of 4096 x {width}", functools.partial(_assigned, build, x), 2.0 * x.nbytes)
+    count, size = 100, 1 << 14 if quick else 1 << 16
+    yield _through(f"Adam over {count} tensors of {size:,}", lambda: _adam(count, size), 7.0 * 4 * size * count)
+
+
+def _through(name: str, make: Callable[[], Callable[[], Any]], moved: float) -> Row:
+    before = copy_bandwidth(THREADS)
+    speed = moved / _median(make(), 0.5)
+    copied = max(before, copy_bandwidth(THREADS))
+    share = speed / copied
     asked = "at least 80 % of the copy bandwidth of this run"
-    forms: dict[str, Callable[[hr.Tensor], Any]] = {
-        "element-wise": lambda t: hr.nn.relu(t * 2.0 + 1.0),
-        "softmax": hr.nn.softmax,
-        "layer norm": _layer_norm,
-    }
-    for name, build in forms.items():
-        graph = hr.Graph()
-        with graph.as_default():
-            v = hr.Variable(x)
-            target = hr.Variable(np.zeros_like(x))
-            update = target.assign(build(v.value))
-        step = hr.Session(graph, config=hr.config(backend="cpu")).make_callable(update, [])
-        share = 2 * x.nbytes / _median(step, 0.5) / copied
-        yield Row(name, asked, f"{share:.0%} of {copied / 1e9:.1f} GB/s", share >= 0.8)
-    share = _adam(100, 1 << 14 if quick else 1 << 16) / copied
-    yield Row("Adam over 100 tensors", asked, f"{share:.0%} of {copied / 1e9:.1f} GB/s", share >= 0.8)
+    return Row(name, asked, f"{share:.0%}: {speed / 1e9:.1f} of {copied / 1e9:.1f} GB/s", share >= 0.8)
 
 
-def _layer_norm(t: hr.Tensor) -> hr.Tensor:
-    centred = t - hr.mean(t, axis=-1, keepdims=True)
-    result: hr.Tensor = centred * hr.rsqrt(hr.mean(hr.square(centred), axis=-1, keepdims=True) + 1e-5)
-    return result
+def _assigned(build: Callable[[hr.Tensor], Any], x: Any) -> Callable[[], Any]:
+    """A step from a variable to another one, so that no fresh memory is asked for."""
+    graph = hr.Graph()
+    with graph.as_default():
+        source, target = hr.Variable(x), hr.Variable(np.zeros_like(x))
+        update = target.assign(build(source.value))
+    return hr.Session(graph, config=hr.config(backend="cpu")).make_callable(update, [])
 
 
-def _adam(count: int, size: int) -> float:
-    """Bytes a second of an Adam step: it reads a variable, a gradient and two slots, and writes three of these."""
+def _adam(count: int, size: int) -> Callable[[], Any]:
+    """An update reads a variable, a gradient and two slots, and writes three of these."""
     graph = hr.Graph()
     with graph.as_default():
         variables = [hr.Variable(np.ones(size, np.float32), name=f"v{n}") for n in range(count)]
-        gradients = [hr.Variable(np.ones(size, np.float32), name=f"g{n}") for n in range(count)]
-        loss = hr.add_n([hr.sum(v.value * g.value) for v, g in zip(variables, gradients, strict=True)])
-        train = hr.optim.Adam(1e-3).minimize(loss, variables)
-    step = hr.Session(graph, config=hr.config(backend="cpu")).make_callable(train, [])
-    return 7 * 4 * size * count / _median(step, 0.5)
-
-
-def compiled() -> Iterator[Row]:
-    """The first step of the two larger models, without and with what an earlier process compiled."""
-    for name in ("cnn", "gpt"):
-        folder = ROOT / ".cache" / "measure" / f"compiled-{name}-{os.getpid()}"
-        env = {**os.environ, "HEADRACE_CACHE": str(folder)}
-        first, again = (_first_step(name, env) for _ in range(2))
-        yield Row(f"first step of {name}, cold", "<= 3 s", f"{first:.2f} s", first <= 3)
-        yield Row(f"first step of {name}, warm cache", "<= 0.3 s", f"{again:.2f} s", again <= 0.3)
+        gradients = [hr.Variable(np.ones(size, np.float32), trainable=False, name=f"g{n}") for n in range(count)]
+        pairs = [(g.value, v) for g, v in zip(gradients, variables, strict=True)]
+        train = hr.optim.Adam(1e-3).apply_gradients(pairs)
+    return hr.Session(graph, config=hr.config(backend="cpu")).make_callable(train, [])
 
 
 FIRST_STEP = """
-import headrace_cpu.backend as backend, time
-compile = backend.CpuBackend.compile
-spent = [0.0]
-def timed(*arguments):
-    begin = time.perf_counter(); made = compile(*arguments); spent.append(time.perf_counter() - begin); return made
-backend.CpuBackend.compile = timed
-import sys; sys.path[:0] = ["tools/bench", "tools/bench/peers"]
-import works, headrace_peer
-weights, data = works.WORKS[{name!r}].make()
-headrace_peer.build(works.WORKS[{name!r}].kind, weights, data, 2)()
-print(max(spent))
+import sys, time
+from bench.peers.headrace_peer import build
+from bench.works import WORKS, Options
+work = WORKS[sys.argv[1]]
+step = build(work, *work.make(), Options(int(sys.argv[2])))
+taken = []
+for _ in range(4):
+    begin = time.perf_counter()
+    step()
+    taken.append(time.perf_counter() - begin)
+print(taken[0] - min(taken[1:]))
 """
+
+
+def compiled() -> Iterator[Row]:
+    """What the first step of the two larger models takes longer than others: without and with a cache on disk."""
+    for name in ("cnn", "gpt"):
+        folder = SCRATCH / f"compiled-{name}-{os.getpid()}"
+        env = {**os.environ, "HEADRACE_CACHE": str(folder), "PYTHONPATH": _path()}
+        first, again = (_first_step(name, env) for _ in range(2))
+        yield Row(f"first step of {name}, cold", "<= 3 s more than the others", f"{first:.2f} s", first <= 3)
+        yield Row(f"first step of {name}, warm cache", "<= 0.3 s more than the others", f"{again:.2f} s", again <= 0.3)
+
+
+def _path() -> str:
+    return os.pathsep.join(filter(None, [str(ROOT / "tools"), os.environ.get("PYTHONPATH")]))
 
 
 def _first_step(name: str, env: dict[str, str]) -> float:
     done = subprocess.run(
-        [sys.executable, "-c", FIRST_STEP.format(name=name)],
-        cwd=ROOT,
-        env=env,
-        check=True,
-        capture_output=True,
-        text=True,
+        [sys.executable, "-c", FIRST_STEP, name, str(THREADS)], env=env, check=True, capture_output=True, text=True
     )
     return float(done.stdout.split()[-1])
 
 
-def without() -> Row:
-    """The same step where oneDNN is left out."""
-    code = (
-        "import numpy as np, headrace as hr\n"
-        "with hr.Graph().as_default() as g:\n  y = hr.nn.relu(hr.ones([2, 3]) @ hr.ones([3, 2]))\n"
-        "print(hr.Session(g, config=hr.config(backend='cpu')).run(y).sum())\n"
-    )
-    done = run([sys.executable, "-c", code], env={**os.environ, "HEADRACE_ONEDNN": "off"})
-    found = done.stdout.strip()
-    return Row("without oneDNN", "everything still runs on NumPy", found[-80:], found == "12.0")
+def _values(name: str, threads: int, count: int, **options: Any) -> tuple[list[float], float]:
+    """The values of our first steps in a process of its own, and the median seconds of a step."""
+    worker = Worker(OURS, sys.executable, {**os.environ, "OMP_NUM_THREADS": str(threads)})
+    try:
+        chosen = {"precision": "float32", "deterministic": False, **options}
+        values: list[float] = worker.ask(prepare=name, threads=threads, **chosen)["values"]
+        values += worker.ask(values=count - len(values))["values"] if count > len(values) else []
+        return values, statistics.median(worker.ask(run=5)["seconds"])
+    finally:
+        worker.close()
 
 
-def training(quick: bool) -> Iterator[Row]:
-    """The training steps beside the best peer, and beside the arithmetic floor."""
-    pythons = {"headrace": sys.executable}
-    for peer, requirements in PEERS.items():
-        given = os.environ.get(f"BENCH_PYTHON_{peer.upper()}")
-        if given or not quick:
-            pythons[peer] = given or str(kept_environment(f"bench-{peer}", *requirements))
-    threads = len(os.sched_getaffinity(0))
-    peak = _peak()
-    for name in ("mlp", "cnn", "lstm", "gpt"):
-        result = compare(name, pythons, os.environ, threads, 2 if quick else 5, 5 if quick else 20)
-        yield _beside(result)
-        floor = WORKS[name].flops / peak
-        times = result.median("headrace") / floor
-        asked = f"<= 1.25 x the floor of {1e3 * floor:.1f} ms at {peak / 1e9:.0f} GFLOP/s"
-        yield Row(f"{name} and the floor", asked, f"{1e3 * floor * times:.2f} ms, {times:.2f} x", times <= 1.25)
+def bits(quick: bool) -> Iterator[Row]:
+    """The same bits on 1 and 2 threads: our loops always, everything with deterministic=True."""
+    loops = ("softmax-1024", "layer_norm-1024", "elementwise", "adam")
+    differ = [name for name in loops if _values(name, 1, 3)[0] != _values(name, 2, 3)[0]]
+    asked = "the same bits on 1 and 2 threads"
+    yield Row(f"bits of our loops: {', '.join(loops)}", asked, _differing(differ), not differ)
+    differ, costs = [], []
+    for name in ("mlp", "cnn") if quick else STEPS:
+        one, two = (_values(name, threads, 5, deterministic=True) for threads in (1, 2))
+        free = _values(name, 2, 5)[1]
+        differ += [name] if one[0] != two[0] else []
+        costs.append(f"{name} takes {two[1] / free:.2f} times as long")
+    yield Row("bits with deterministic=True", asked, f"{_differing(differ)}; {', '.join(costs)}", not differ)
 
 
-def _beside(result: Result) -> Row:
-    asked = "<= 0.85 of the best peer, losses equal"
-    ratio = result.ratio()
-    if ratio is None:
-        return Row(f"{result.work} training step", asked, "no peer was run", False, str(result.failures))
-    text = f"{ratio:.2f} of {result.best_peer()}; " + ", ".join(
-        f"{peer} {1e3 * result.median(peer):.2f} ms" for peer in result.seconds
-    )
-    return Row(
-        f"{result.work} training step", asked, text, ratio <= 0.85 and result.agree(), str(result.failures or "")
-    )
+def _differing(names: list[str]) -> str:
+    return f"{', '.join(names)} differ" if names else "all equal"
 
 
-def _peak() -> float:
-    """Operations a second of a large product, the best of this run: what the machine can do."""
-    x = np.ones((2048, 2048), np.float32)
-    step = _step(lambda t: t @ t, x)
-    for _ in range(3):
-        step()
-    best = min(_median(step, 0.3) for _ in range(3))
-    return 2 * 2048.0**3 / best
+def hard() -> Iterator[Row]:
+    """Groups 1, 2, 3 and 8 of the hard cases, compiled and fused; the tests of group 8 do both at each length."""
+    row = hard_cases(TESTS, "C", [f"C{number:02d}" for number in range(1, 18, 2)])
+    yield replace(row, what="hard cases of compilers, interpreted, compiled and fused, at lengths 1 to 33")
+    from headrace.graph.op_def import op_defs
+
+    known = cases(frozenset(op_def.name for op_def in op_defs()), frozenset(hr.optim.__all__))
+    asked = "the tests of core that name one pass where this backend is the default"
+    tests = [str(CORE / "tests"), "-k", " or ".join(known)]
+    default = _devices(Path(sys.executable), os.environ)
+    row = run_tests(f"hard cases of operations, gradients and optimisers ({len(known)})", asked, *tests, may_skip=True)
+    is_default = "backend cpu  (default)" in default
+    yield replace(row, holds=row.holds and is_default, detail=row.detail if is_default else default)
+
+
+def _devices(python: Path, env: Mapping[str, str]) -> str:
+    return run([str(python.parent / "headrace"), "devices"], env=env).stdout.strip()
+
+
+WITHOUT = """
+import numpy as np, headrace as hr
+with hr.Graph().as_default() as graph:
+    x = hr.placeholder(hr.float32, [8, 8, 8, 3])
+    k = hr.Variable(np.ones((3, 3, 3, 4), np.float32))
+    w = hr.Variable(np.ones((256, 2), np.float32))
+    h = hr.reshape(hr.nn.relu(hr.nn.conv2d(x, k)), [8, 256])
+    loss = hr.mean(hr.nn.sparse_softmax_cross_entropy(labels=[0, 1] * 4, logits=h @ w))
+    train = hr.optim.Adam(1e-3).minimize(loss)
+with hr.Session(graph) as session:
+    first, last = (session.run([loss, train], feeds={x: np.ones((8, 8, 8, 3), np.float32)})[0] for _ in range(2))
+print(first, last, bool(np.isfinite(last)))
+"""
+
+
+def without(quick: bool) -> Iterator[Row]:
+    """Training where LLVM is not installed, and where oneDNN is not: an environment of its own for each."""
+    asked = "everything still runs, and one line of `headrace devices` says what would make it faster"
+    for missing, wish in (("llvmlite", "pip install llvmlite"), ("oneDNN", "pip install headrace-kernels-cpu[onednn]")):
+        python = fresh_environment(f"without-{missing}")
+        packages = [["-e", str(CORE)], ["--no-deps", "-e", str(PACKAGE)]]
+        if missing == "oneDNN":
+            packages = [["-e", str(CORE), "-e", str(PACKAGE)]]
+        env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        for wanted in packages:
+            run([str(python), "-m", "pip", "install", "--quiet", *wanted], env=env, check=True)
+        trained = run([str(python), "-c", WITHOUT], env=env)
+        advice = _devices(python, env)
+        lines = [line for line in advice.splitlines() if "faster" in line]
+        holds = trained.returncode == 0 and "True" in trained.stdout and len(lines) == 1 and wish in lines[0]
+        text = f"{tail(trained.stdout, 1)}; {' / '.join(lines) or 'no line'}"
+        detail = "" if holds else f"{tail(trained.stdout)}\n{advice}"
+        yield Row(f"a machine without {missing}", asked, text, holds, detail)
+        if not quick:
+            yield _core_suite(missing, python, env)
+
+
+def _core_suite(missing: str, python: Path, env: dict[str, str]) -> Row:
+    run([str(python), "-m", "pip", "install", "--quiet", "pytest", "hypothesis"], env=env, check=True)
+    folders = [str(CORE / "tests" / name) for name in ("runtime", "training")]
+    asked = "the tests of core's runtime and training pass there"
+    return run_tests(f"core's tests without {missing}", asked, *folders, python=str(python), may_skip=True)
+
+
+def inference(quick: bool, setting: Setting) -> Iterator[Row]:
+    """ResNet-50 beside ONNX Runtime."""
+    only = {peer: python for peer, python in setting.pythons.items() if peer in (OURS, "onnxruntime")}
+    for batch in (1,) if quick else (1, 8):
+        result = compare(WORKS[f"resnet50-{batch}"], replace(setting, pythons=only))
+        yield _beside(result, f"ResNet-50 inference, batch {batch}", 1.0, "of onnxruntime")
+
+
+def training(quick: bool, setting: Setting) -> Iterator[Row]:
+    """Training steps beside the best peer and beside the arithmetic floor, and their peak memory."""
+    for name in (*STEPS, *(("alexnet",) if quick else TABLE_1)):
+        result = compare(WORKS[name], setting)
+        yield _beside(result, f"{name} training step", 0.85 if name in STEPS else 0.90, "of the best peer")
+        if name in STEPS:
+            yield _near_floor(result)
+        yield _memory(result)
+
+
+def _near_floor(result: Result) -> Row:
+    gap, floor = result.gap(), result.floor()
+    asked = f"<= 1.25 x the floor of {1e3 * floor:.1f} ms at {result.machine.flops / 1e9:.0f} GFLOP/s"
+    if gap is None:
+        return Row(f"{result.work} and the floor", asked, "ours failed", False, str(result.failures))
+    return Row(f"{result.work} and the floor", asked, f"{1e3 * result.median(OURS):.2f} ms, {gap:.2f} x", gap <= 1.25)
+
+
+def _memory(result: Result) -> Row:
+    ratio = result.memory_ratio()
+    held = ", ".join(f"{peer} {count / 1e6:.0f} MB" for peer, count in result.memory.items())
+    found = "no peer was run" if ratio is None else f"{ratio:.2f}"
+    text = f"{found}; {held}; arena {result.arena / 1e6:.0f} MB"
+    return Row(f"{result.work}, peak memory", "<= 0.80 of the best peer", text, ratio is not None and ratio <= 0.8)
+
+
+def _beside(result: Result, what: str, bound: float, of: str) -> Row:
+    asked = f"<= {bound:.2f} {of}, values equal"
+    ratio, spread = result.ratio(), result.ratio_spread()
+    failures = str(result.failures or "")
+    if ratio is None or spread is None:
+        return Row(what, asked, "no peer was run", False, failures)
+    times = ", ".join(f"{peer} {1e3 * result.median(peer):.2f} ms" for peer in result.seconds)
+    equal = "" if result.agree() else f"; VALUES DIFFER: {result.values}"
+    text = f"{ratio:.2f} ({spread[0]:.2f} .. {spread[1]:.2f}) of {result.best_peer()}; {times}{equal}"
+    return Row(what, asked, text, ratio <= bound and result.agree() and not result.failures, failures)
+
+
+def mixed(quick: bool, setting: Setting) -> Iterator[Row]:
+    """The training steps in bfloat16 beside the best peer in float32, and their losses beside ours in float32."""
+    for name in ("mlp", "cnn") if quick else STEPS:
+        result = compare(WORKS[name], replace(setting, precision="bfloat16"))
+        yield _beside(result, f"{name} training step in bfloat16", 0.60, "of the best peer in float32")
+        count = 50 if quick else CURVE
+        exact, rounded = (_values(name, THREADS, count, precision=kind)[0] for kind in ("float32", "bfloat16"))
+        tens = [slice(first, first + 10) for first in range(0, count, 10)]
+        apart = max(abs(sum(rounded[ten]) / sum(exact[ten]) - 1) for ten in tens)
+        yield Row(
+            f"{name}, losses in bfloat16",
+            f"within 2 % of those in float32 over {count} steps, by means of ten",
+            f"{apart:.2%} apart at most; {exact[0]:.4f} to {exact[-1]:.4f}, in bfloat16 to {rounded[-1]:.4f}",
+            apart <= 0.02,
+        )

@@ -3,114 +3,147 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 import headrace as hr
+from bench.works import MOMENTUM, Options, Work
 
-RATE, MOMENTUM = 0.01, 0.9
 
-
-def build(kind: str, weights: dict[str, Any], data: dict[str, Any], threads: int) -> Callable[[], float]:
-    """A step of the workload."""
+def build(work: Work, weights: dict[str, Any], data: dict[str, Any], options: Options) -> Callable[[], Any]:
+    """A step of the workload; its attribute `arena_bytes` is a function that runs one more and says what it planned."""
     graph = hr.Graph()
+    words = _Words()
     with graph.as_default():
-        v = {name: hr.Variable(value, name=name) for name, value in weights.items()}
-        inputs = {name: hr.placeholder(hr.as_dtype(value.dtype), value.shape) for name, value in data.items()}
-        result = MODELS[kind](v, inputs)
-        fetches: list[Any] = [result]
-        if v:
-            fetches.append(hr.optim.Momentum(RATE, momentum=MOMENTUM).minimize(result))
-    options = hr.config(backend=os.environ.get("HEADRACE_BENCH_BACKEND", "cpu"), threads=threads)
-    step = hr.Session(graph, config=options).make_callable(fetches, list(inputs.values()))
-    arrays = list(data.values())
+        v: dict[str, Any]
+        if work.kind == "infer":
+            v = {name: hr.constant(value, name=name) for name, value in weights.items()}
+        else:
+            v = {name: _variable(name, value) for name, value in weights.items()}
+        if work.kind == "adam":
+            feeds, fetches = {}, _adam(work, v, data)
+        else:
+            feeds = {name: hr.placeholder(hr.as_dtype(value.dtype), value.shape) for name, value in data.items()}
+            fetches = _fetches(work, words, v, feeds)
+    backend = os.environ.get("HEADRACE_BENCH_BACKEND", "cpu")
+    with hr.config(backend=backend, threads=options.threads, deterministic=options.deterministic) as config:
+        chosen = config if options.precision == "float32" else hr.mixed_precision(options.precision)
+    session = hr.Session(graph, config=chosen)
+    if work.kind != "infer":
+        session.write_variables({v[name].name: value for name, value in weights.items()})
+    step = session.make_callable(fetches, list(feeds.values()))
+    arrays = [data[name] for name in feeds]
 
-    def run() -> float:
-        value = step(*arrays)[0]
-        return float(value) if v else float(value.reshape(-1)[0])
+    def arena_bytes() -> int:
+        trace = hr.Trace(detail=False)
+        session.run(fetches, feeds={feeds[name]: data[name] for name in feeds}, trace=trace)
+        return max(record.arena_bytes for record in trace.steps)
 
+    def run() -> Any:
+        return step(*arrays)[0]
+
+    run.arena_bytes = arena_bytes  # type: ignore[attr-defined]  # a function takes attributes
     return run
 
 
-def _loss(logits: hr.Tensor, y: hr.Tensor) -> hr.Tensor:
-    loss: hr.Tensor = hr.mean(hr.nn.sparse_softmax_cross_entropy(labels=y, logits=logits))
-    return loss
+def _variable(name: str, value: Any, **options: bool) -> Any:
+    """A variable that is filled later: the graph would keep a value that is given here."""
+    return hr.Variable(hr.zeros(value.shape, value.dtype), name=name, **options)
 
 
-def _mlp(v: Any, t: Any) -> hr.Tensor:
-    h = hr.nn.relu(t["x"] @ v["w0"] + v["b0"])
-    h = hr.nn.relu(h @ v["w1"] + v["b1"])
-    return _loss(h @ v["w2"] + v["b2"], t["y"])
+def _fetches(work: Work, words: _Words, v: dict[str, Any], feeds: dict[str, Any]) -> list[Any]:
+    assert work.model is not None
+    if work.kind == "infer":
+        return [work.model(words, v, feeds)]
+    if work.kind == "sparse":
+        loss = work.model(words, hr.gather(v["table"], feeds["x"]))
+        return [loss, hr.optim.SGD(work.rate).minimize(loss)]
+    loss = work.model(words, v, feeds)
+    return [loss, hr.optim.Momentum(work.rate, momentum=MOMENTUM).minimize(loss)]
 
 
-def _cnn(v: Any, t: Any) -> hr.Tensor:
-    h = t["x"]
-    for layer in range(3):
-        h = hr.nn.relu(hr.nn.conv2d(h, v[f"k{layer}"], padding="SAME") + v[f"b{layer}"])
-        h = hr.nn.max_pool2d(h, 2, 2) if layer else h
-    h = hr.nn.relu(hr.reshape(h, [64, -1]) @ v["w3"] + v["b3"])
-    return _loss(h @ v["w4"] + v["b4"], t["y"])
+def _adam(work: Work, v: dict[str, Any], data: dict[str, Any]) -> list[Any]:
+    """The update, and one element after it; gradients lie in memory as a backward pass leaves them."""
+    gradients = {name: hr.Variable(value, trainable=False, name=f"g_{name}") for name, value in data.items()}
+    train = hr.optim.Adam(work.rate).apply_gradients([(gradients[name].value, v[name]) for name in v])
+    with hr.control_dependencies([train]):
+        return [next(iter(v.values())).read()[0]]
 
 
-def _lstm(v: Any, t: Any) -> hr.Tensor:
-    rows = hr.unstack(hr.gather(v["embedding"].value, t["x"]), axis=1)
-    h, c, states = hr.zeros([32, 512]), hr.zeros([32, 512]), []
-    for row in rows:
-        i, j, f, o = hr.split(hr.concat([row, h], axis=1) @ v["w"] + v["b"], 4, axis=1)
-        c = c * hr.sigmoid(f + 1.0) + hr.sigmoid(i) * hr.tanh(j)
-        h = hr.tanh(c) * hr.sigmoid(o)
-        states.append(h)
-    flat = hr.reshape(hr.stack(states, axis=1), [640, 512])
-    return _loss(flat @ v["out"] + v["bias"], hr.reshape(t["y"], [-1]))
+class _Words:
+    """See `models.Words`."""
 
+    relu, sigmoid, tanh = staticmethod(hr.nn.relu), staticmethod(hr.sigmoid), staticmethod(hr.tanh)
+    softmax = staticmethod(hr.nn.softmax)
 
-def _normed(x: hr.Tensor, gain: Any, shift: Any) -> hr.Tensor:
-    centred = x - hr.mean(x, axis=-1, keepdims=True)
-    variance = hr.mean(hr.square(centred), axis=-1, keepdims=True)
-    result: hr.Tensor = centred * hr.rsqrt(variance + 1e-5) * gain + shift
-    return result
+    def images(self, x: Any) -> Any:
+        return x
 
+    def rows(self, x: Any) -> Any:
+        return hr.reshape(x, [x.shape.as_tuple()[0], -1])
 
-def _gpt(v: Any, t: Any) -> hr.Tensor:
-    h = hr.reshape(hr.gather(v["embedding"].value, t["x"]) + v["position"], [1024, 256])
-    mask = hr.constant(np.triu(np.full((128, 128), -1e9, np.float32), 1))
+    def convolution(self, x: Any, kernel: Any, bias: Any | None, stride: int, padding: int) -> Any:
+        y = hr.nn.conv2d(x, kernel, stride, [[padding, padding], [padding, padding]])
+        return y if bias is None else y + bias
 
-    def heads(x: hr.Tensor) -> hr.Tensor:
-        result: hr.Tensor = hr.permute_dims(hr.reshape(x, [8, 128, 4, 64]), (0, 2, 1, 3))
-        return result
+    def max_pool(self, x: Any, size: int, stride: int, padding: str, length: int) -> Any:
+        return hr.nn.max_pool2d(x, size, stride, padding)
 
-    for n in range(4):
-        a = _normed(h, v[f"gain_a{n}"], v[f"shift_a{n}"])
-        q, k, value = (heads(part) for part in hr.split(a @ v[f"qkv{n}"] + v[f"qkv_b{n}"], 3, axis=1))
-        scores = hr.matmul(q, k, transpose_b=True) * 0.125 + mask
-        mixed = hr.reshape(hr.permute_dims(hr.nn.softmax(scores) @ value, (0, 2, 1, 3)), [1024, 256])
-        h = h + mixed @ v[f"o{n}"] + v[f"o_b{n}"]
-        b = _normed(h, v[f"gain_b{n}"], v[f"shift_b{n}"])
-        wide = hr.nn.gelu(b @ v[f"up{n}"] + v[f"up_b{n}"], approximate=True)
-        h = h + wide @ v[f"down{n}"] + v[f"down_b{n}"]
-    return _loss(_normed(h, v["gain"], v["shift"]) @ v["out"], hr.reshape(t["y"], [-1]))
+    def mean_of_images(self, x: Any) -> Any:
+        return hr.mean(x, axis=(1, 2))
 
+    def normalized(self, x: Any, scale: Any, offset: Any, mean: Any, variance: Any) -> Any:
+        return hr.nn.batch_norm(x, scale, offset, mean, variance, epsilon=1e-5, training=False)[0]
 
-def _softmax(v: Any, t: Any) -> hr.Tensor:
-    result: hr.Tensor = hr.nn.softmax(t["x"])
-    return result
+    def channels(self, parts: Sequence[Any]) -> Any:
+        return hr.concat(parts, axis=3)
 
+    def zeros(self, *shape: int) -> Any:
+        return hr.zeros(shape)
 
-def _small(v: Any, t: Any) -> hr.Tensor:
-    result: hr.Tensor = t["x"] + 1.0
-    return result
+    def reshape(self, x: Any, *shape: int) -> Any:
+        return hr.reshape(x, shape)
 
+    def columns(self, parts: Sequence[Any]) -> Any:
+        return hr.concat(parts, axis=1)
 
-def _chain(v: Any, t: Any) -> hr.Tensor:
-    x = t["x"]
-    for number in range(1000):
-        x = x + 1.0 if number % 2 else x * 1.0001
-    result: hr.Tensor = x
-    return result
+    def split(self, x: Any, count: int) -> Sequence[Any]:
+        return hr.split(x, count, axis=-1)
 
+    def stack(self, parts: Sequence[Any]) -> Any:
+        return hr.stack(parts, axis=1)
 
-MODELS: dict[str, Callable[[Any, Any], hr.Tensor]] = {
-    "mlp": _mlp, "cnn": _cnn, "lstm": _lstm, "gpt": _gpt, "softmax": _softmax, "small": _small, "chain": _chain,
-}  # fmt: skip
+    def unstack(self, x: Any) -> Sequence[Any]:
+        return hr.unstack(x, axis=1)
+
+    def lookup(self, table: Any, ids: Any) -> Any:
+        return hr.gather(table.value, ids)
+
+    def gelu(self, x: Any) -> Any:
+        return hr.nn.gelu(x, approximate=True)
+
+    def sum_of_squares(self, x: Any) -> Any:
+        return hr.sum(hr.square(x))
+
+    def layer_norm(self, x: Any, gain: Any | None, shift: Any | None) -> Any:
+        return hr.nn.layer_norm(x, gain, shift)
+
+    def attention(self, qkv: Any, batch: int, heads: int) -> Any:
+        rows, width = qkv.shape.as_tuple()
+        length, depth = rows // batch, width // 3 // heads
+        mask = hr.constant(np.triu(np.full((length, length), -1e9, np.float32), 1))
+
+        def headed(x: Any) -> Any:
+            return hr.permute_dims(hr.reshape(x, [batch, length, heads, depth]), (0, 2, 1, 3))
+
+        q, k, value = map(headed, hr.split(qkv, 3, axis=1))
+        scores = hr.matmul(q, k, transpose_b=True) * depth**-0.5 + mask
+        return hr.reshape(hr.permute_dims(hr.nn.softmax(scores) @ value, (0, 2, 1, 3)), [rows, width // 3])
+
+    def cross_entropy(self, logits: Any, labels: Any) -> Any:
+        return hr.mean(hr.nn.sparse_softmax_cross_entropy(labels=labels, logits=logits))
+
+    def repeat(self, count: int, body: Callable[[Any], Any], x: Any) -> Any:
+        return hr.while_loop(lambda i, s: i < count, lambda i, s: (i + 1, body(s)), (0, x))[1]

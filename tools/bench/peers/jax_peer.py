@@ -2,106 +2,147 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-RATE, MOMENTUM = 0.01, 0.9
+import jax
+import numpy as np
+from jax import numpy as jnp
+
+from bench.works import MOMENTUM, Options, Work
 
 
-def build(kind: str, weights: dict[str, Any], data: dict[str, Any], threads: int) -> Callable[[], float]:
+def build(work: Work, weights: dict[str, Any], data: dict[str, Any], options: Options) -> Callable[[], Any]:
     """A step of the workload; XLA takes its threads from the processors it may run on."""
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
-    import jax
-
-    model = models()[kind]
-    t = {name: jax.numpy.asarray(value) for name, value in data.items()}
-    if not weights:
-        plain = jax.jit(model)
-        return lambda: float(plain({}, t).reshape(-1)[0])
-    v = {name: jax.numpy.asarray(value) for name, value in weights.items()}
-    m = {name: jax.numpy.zeros_like(value) for name, value in v.items()}
-
-    def update(v: Any, m: Any, t: Any) -> Any:
-        loss, g = jax.value_and_grad(model)(v, t)
-        m = {name: MOMENTUM * m[name] + g[name] for name in v}
-        return loss, {name: v[name] - RATE * m[name] for name in v}, m
-
-    compiled = jax.jit(update, donate_argnums=(0, 1))
-    state = [v, m]
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.threads])
+    words = _Words()
+    t = {name: jnp.asarray(value) for name, value in data.items()}
+    v = {name: jnp.asarray(value) for name, value in weights.items()}
+    model = work.model
+    if work.kind == "infer":
+        assert model is not None
+        plain = jax.jit(lambda v, t: model(words, v, t))
+        return lambda: np.asarray(plain(v, t))
+    zeros = {name: jnp.zeros_like(value) for name, value in v.items()}
+    if work.kind == "sparse":
+        state: list[Any] = [v["table"]]
+        update = _sparse(work, words)
+    elif work.kind == "adam":
+        state = [v, zeros, jax.tree.map(jnp.copy, zeros), jnp.zeros((), jnp.float32)]
+        update = functools.partial(_adam, work.rate)
+    else:
+        state = [v, zeros]
+        update = _momentum(work, words)
+    compiled = jax.jit(update, donate_argnums=tuple(range(len(state))))
 
     def run() -> float:
-        loss, *state[:] = compiled(*state, t)
-        return float(loss)
+        value, *state[:] = compiled(*state, t)
+        return float(value)
 
     return run
 
 
-def models() -> dict[str, Callable[[Any, Any], Any]]:
-    """The models, by kind."""
-    import jax
-    from jax import numpy as jnp
+def _momentum(work: Work, words: _Words) -> Callable[..., Any]:
+    def update(v: Any, m: Any, t: Any) -> Any:
+        assert work.model is not None
+        loss, g = jax.value_and_grad(lambda v: work.model(words, v, t))(v)
+        m = {name: MOMENTUM * m[name] + g[name] for name in v}
+        return loss, {name: v[name] - work.rate * m[name] for name in v}, m
 
-    def loss_of(logits: Any, y: Any) -> Any:
-        return -jnp.take_along_axis(jax.nn.log_softmax(logits), y[:, None], 1).mean()
+    return update
 
-    def mlp(v: Any, t: Any) -> Any:
-        h = jax.nn.relu(t["x"] @ v["w0"] + v["b0"])
-        h = jax.nn.relu(h @ v["w1"] + v["b1"])
-        return loss_of(h @ v["w2"] + v["b2"], t["y"])
 
-    def cnn(v: Any, t: Any) -> Any:
-        h = t["x"]
-        for layer in range(3):
-            form = ("NHWC", "HWIO", "NHWC")
-            h = jax.lax.conv_general_dilated(h, v[f"k{layer}"], (1, 1), "SAME", dimension_numbers=form)
-            h = jax.nn.relu(h + v[f"b{layer}"])
-            if layer:
-                h = jax.lax.reduce_window(h, -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
-        h = jax.nn.relu(h.reshape(64, -1) @ v["w3"] + v["b3"])
-        return loss_of(h @ v["w4"] + v["b4"], t["y"])
+def _sparse(work: Work, words: _Words) -> Callable[..., Any]:
+    def update(table: Any, t: Any) -> Any:
+        assert work.model is not None
+        loss, g = jax.value_and_grad(lambda rows: work.model(words, rows))(table[t["x"]])
+        return loss, table.at[t["x"]].add(-work.rate * g)
 
-    def lstm(v: Any, t: Any) -> Any:
-        rows = v["embedding"][t["x"]]
-        h, c, states = jnp.zeros((32, 512)), jnp.zeros((32, 512)), []
-        for number in range(20):
-            z = jnp.concatenate([rows[:, number], h], 1) @ v["w"] + v["b"]
-            i, j, f, o = jnp.split(z, 4, 1)
-            c = c * jax.nn.sigmoid(f + 1.0) + jax.nn.sigmoid(i) * jnp.tanh(j)
-            h = jnp.tanh(c) * jax.nn.sigmoid(o)
-            states.append(h)
-        flat = jnp.stack(states, 1).reshape(640, 512)
-        return loss_of(flat @ v["out"] + v["bias"], t["y"].reshape(-1))
+    return update
 
-    def normed(x: Any, gain: Any, shift: Any) -> Any:
-        centred = x - x.mean(-1, keepdims=True)
-        return centred * jax.lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * gain + shift
 
-    def gpt(v: Any, t: Any) -> Any:
-        h = (v["embedding"][t["x"]] + v["position"]).reshape(1024, 256)
-        mask = jnp.triu(jnp.full((128, 128), -1e9, jnp.float32), 1)
+def _adam(rate: float, v: Any, mean: Any, square: Any, count: Any, g: Any) -> Any:
+    count = count + 1.0
+    mean = {name: 0.9 * mean[name] + 0.1 * g[name] for name in v}
+    square = {name: 0.999 * square[name] + 0.001 * g[name] ** 2 for name in v}
+    scale, root = rate / (1.0 - 0.9**count), 1.0 - 0.999**count
+    v = {name: v[name] - scale * mean[name] / (jnp.sqrt(square[name] / root) + 1e-8) for name in v}
+    return v["w0"][0], v, mean, square, count
 
-        def heads(x: Any) -> Any:
-            return x.reshape(8, 128, 4, 64).transpose(0, 2, 1, 3)
 
-        for n in range(4):
-            a = normed(h, v[f"gain_a{n}"], v[f"shift_a{n}"])
-            q, k, value = (heads(part) for part in jnp.split(a @ v[f"qkv{n}"] + v[f"qkv_b{n}"], 3, 1))
-            scores = q @ k.transpose(0, 1, 3, 2) * 0.125 + mask
-            mixed = (jax.nn.softmax(scores) @ value).transpose(0, 2, 1, 3).reshape(1024, 256)
-            h = h + mixed @ v[f"o{n}"] + v[f"o_b{n}"]
-            b = normed(h, v[f"gain_b{n}"], v[f"shift_b{n}"])
-            wide = jax.nn.gelu(b @ v[f"up{n}"] + v[f"up_b{n}"], approximate=True)
-            h = h + wide @ v[f"down{n}"] + v[f"down_b{n}"]
-        return loss_of(normed(h, v["gain"], v["shift"]) @ v["out"], t["y"].reshape(-1))
+class _Words:
+    """See `models.Words`."""
 
-    def chain(v: Any, t: Any) -> Any:
-        x = t["x"]
-        for number in range(1000):
-            x = x + 1.0 if number % 2 else x * 1.0001
+    relu, sigmoid, tanh = staticmethod(jax.nn.relu), staticmethod(jax.nn.sigmoid), staticmethod(jnp.tanh)
+    softmax = staticmethod(jax.nn.softmax)
+
+    def images(self, x: Any) -> Any:
         return x
 
-    return {
-        "mlp": mlp, "cnn": cnn, "lstm": lstm, "gpt": gpt, "softmax": lambda v, t: jax.nn.softmax(t["x"]),
-        "small": lambda v, t: t["x"] + 1.0, "chain": chain,
-    }  # fmt: skip
+    def rows(self, x: Any) -> Any:
+        return x.reshape(x.shape[0], -1)
+
+    def convolution(self, x: Any, kernel: Any, bias: Any | None, stride: int, padding: int) -> Any:
+        form = ("NHWC", "HWIO", "NHWC")
+        y = jax.lax.conv_general_dilated(x, kernel, (stride,) * 2, ((padding,) * 2,) * 2, dimension_numbers=form)
+        return y if bias is None else y + bias
+
+    def max_pool(self, x: Any, size: int, stride: int, padding: str, length: int) -> Any:
+        return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, size, size, 1), (1, stride, stride, 1), padding)
+
+    def mean_of_images(self, x: Any) -> Any:
+        return x.mean((1, 2))
+
+    def normalized(self, x: Any, scale: Any, offset: Any, mean: Any, variance: Any) -> Any:
+        return (x - mean) * (jax.lax.rsqrt(variance + 1e-5) * scale) + offset
+
+    def channels(self, parts: Sequence[Any]) -> Any:
+        return jnp.concatenate(parts, 3)
+
+    def zeros(self, *shape: int) -> Any:
+        return jnp.zeros(shape)
+
+    def reshape(self, x: Any, *shape: int) -> Any:
+        return x.reshape(shape)
+
+    def columns(self, parts: Sequence[Any]) -> Any:
+        return jnp.concatenate(parts, 1)
+
+    def split(self, x: Any, count: int) -> Sequence[Any]:
+        result: Sequence[Any] = jnp.split(x, count, -1)
+        return result
+
+    def stack(self, parts: Sequence[Any]) -> Any:
+        return jnp.stack(parts, 1)
+
+    def unstack(self, x: Any) -> Sequence[Any]:
+        return [x[:, number] for number in range(x.shape[1])]
+
+    def lookup(self, table: Any, ids: Any) -> Any:
+        return table[ids]
+
+    def gelu(self, x: Any) -> Any:
+        return jax.nn.gelu(x, approximate=True)
+
+    def sum_of_squares(self, x: Any) -> Any:
+        return jnp.square(x).sum()
+
+    def layer_norm(self, x: Any, gain: Any | None, shift: Any | None) -> Any:
+        centred = x - x.mean(-1, keepdims=True)
+        y = centred * jax.lax.rsqrt(jnp.square(centred).mean(-1, keepdims=True) + 1e-5)
+        return y if gain is None or shift is None else y * gain + shift
+
+    def attention(self, qkv: Any, batch: int, heads: int) -> Any:
+        rows, width = qkv.shape
+        length, depth = rows // batch, width // 3 // heads
+        q, k, value = (x.reshape(batch, length, heads, depth).transpose(0, 2, 1, 3) for x in jnp.split(qkv, 3, 1))
+        scores = q @ k.transpose(0, 1, 3, 2) * depth**-0.5 + jnp.triu(jnp.full((length, length), -1e9), 1)
+        return (jax.nn.softmax(scores) @ value).transpose(0, 2, 1, 3).reshape(rows, width // 3)
+
+    def cross_entropy(self, logits: Any, labels: Any) -> Any:
+        return -jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], 1).mean()
+
+    def repeat(self, count: int, body: Callable[[Any], Any], x: Any) -> Any:
+        return jax.lax.while_loop(lambda s: s[0] < count, lambda s: (s[0] + 1, body(s[1])), (0, x))[1]

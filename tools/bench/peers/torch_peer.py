@@ -1,104 +1,143 @@
-"""The workloads in PyTorch, eager: on these sizes it is faster than `torch.compile`."""
+"""The workloads in PyTorch: eager, or by `torch.compile` as `torch-compile`."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch.nn import functional
 
-RATE, MOMENTUM = 0.01, 0.9
+from bench.works import MOMENTUM, Options, Work
 
 
-def build(kind: str, weights: dict[str, Any], data: dict[str, Any], threads: int) -> Callable[[], float]:
+def _native(value: Any) -> Any:
+    """A weight in the layout that PyTorch computes in."""
+    tensor = torch.from_numpy(value)
+    if tensor.ndim == 4:
+        return tensor.permute(3, 2, 0, 1).contiguous(memory_format=torch.channels_last)
+    return tensor.clone()
+
+
+def build(work: Work, weights: dict[str, Any], data: dict[str, Any], options: Options) -> Callable[[], Any]:
     """A step of the workload."""
-    torch.set_num_threads(threads)
-    v = {name: torch.nn.Parameter(torch.from_numpy(value.copy())) for name, value in weights.items()}
+    torch.set_num_threads(options.threads)
+    v = {name: torch.nn.Parameter(_native(value), work.kind != "infer") for name, value in weights.items()}
     t = {name: torch.from_numpy(value) for name, value in data.items()}
-    model = MODELS[kind]
-    if os.environ.get("BENCH_TORCH_COMPILE"):
-        model = torch.compile(model)
-    if not v:
+    words = _Words()
+    if work.kind == "adam":
+        return _adam(work, v, t)
+    assert work.model is not None
+    model = torch.compile(work.model) if options.variant == "compile" else work.model
+    if work.kind == "infer":
 
-        def plain() -> float:
-            with torch.no_grad():
-                return float(model(v, t).reshape(-1)[0])
+        def plain() -> Any:
+            with torch.inference_mode():
+                return model(words, v, t).numpy()
 
         return plain
-    optimizer = torch.optim.SGD(list(v.values()), RATE, MOMENTUM)
+    momentum = MOMENTUM if work.kind == "train" else 0.0
+    optimizer = torch.optim.SGD(list(v.values()), work.rate, momentum)
 
-    def run() -> float:
+    def run() -> Any:
         optimizer.zero_grad()
-        loss = model(v, t)
+        if work.kind == "sparse":
+            loss = model(words, functional.embedding(t["x"].long(), v["table"], sparse=True))
+        else:
+            loss = model(words, v, t)
         loss.backward()
         optimizer.step()
-        return float(loss)
+        return loss.item()
 
     return run
 
 
-def _mlp(v: Any, t: Any) -> Any:
-    h = torch.relu(t["x"] @ v["w0"] + v["b0"])
-    h = torch.relu(h @ v["w1"] + v["b1"])
-    return functional.cross_entropy(h @ v["w2"] + v["b2"], t["y"].long())
+def _adam(work: Work, v: dict[str, Any], t: dict[str, Any]) -> Callable[[], Any]:
+    for name, parameter in v.items():
+        parameter.grad = t[name]
+    optimizer = torch.optim.Adam(list(v.values()), work.rate, fused=True)
+    first = next(iter(v.values()))
+
+    def run() -> Any:
+        optimizer.step()
+        return first[0].item()
+
+    return run
 
 
-def _cnn(v: Any, t: Any) -> Any:
-    h = t["x"].permute(0, 3, 1, 2).to(memory_format=torch.channels_last)
-    for layer in range(3):
-        h = torch.relu(functional.conv2d(h, v[f"k{layer}"].permute(3, 2, 0, 1), v[f"b{layer}"], padding=1))
-        h = functional.max_pool2d(h, 2) if layer else h
-    h = torch.relu(h.permute(0, 2, 3, 1).reshape(64, -1) @ v["w3"] + v["b3"])
-    return functional.cross_entropy(h @ v["w4"] + v["b4"], t["y"].long())
+class _Words:
+    """See `models.Words`."""
 
+    relu, sigmoid, tanh = staticmethod(torch.relu), staticmethod(torch.sigmoid), staticmethod(torch.tanh)
 
-def _lstm(v: Any, t: Any) -> Any:
-    rows = functional.embedding(t["x"].long(), v["embedding"])
-    h, c, states = torch.zeros(32, 512), torch.zeros(32, 512), []
-    for row in rows.unbind(1):
-        i, j, f, o = (torch.cat([row, h], 1) @ v["w"] + v["b"]).chunk(4, 1)
-        c = c * torch.sigmoid(f + 1.0) + torch.sigmoid(i) * torch.tanh(j)
-        h = torch.tanh(c) * torch.sigmoid(o)
-        states.append(h)
-    flat = torch.stack(states, 1).reshape(640, 512)
-    return functional.cross_entropy(flat @ v["out"] + v["bias"], t["y"].long().reshape(-1))
+    def images(self, x: Any) -> Any:
+        return x.permute(0, 3, 1, 2)
 
+    def rows(self, x: Any) -> Any:
+        return x.permute(0, 2, 3, 1).reshape(x.shape[0], -1)
 
-def _gpt(v: Any, t: Any) -> Any:
-    h = (functional.embedding(t["x"].long(), v["embedding"]) + v["position"]).reshape(1024, 256)
+    def convolution(self, x: Any, kernel: Any, bias: Any | None, stride: int, padding: int) -> Any:
+        return functional.conv2d(x, kernel, bias, stride, padding)
 
-    def heads(x: Any) -> Any:
-        return x.reshape(8, 128, 4, 64).transpose(1, 2)
+    def max_pool(self, x: Any, size: int, stride: int, padding: str, length: int) -> Any:
+        total = max((-(-length // stride) - 1) * stride + size - length, 0) if padding == "SAME" else 0
+        return functional.max_pool2d(x, size, stride, total // 2, ceil_mode=total % 2 == 1)
 
-    for n in range(4):
-        a = functional.layer_norm(h, (256,), v[f"gain_a{n}"], v[f"shift_a{n}"])
-        q, k, value = (heads(part) for part in (a @ v[f"qkv{n}"] + v[f"qkv_b{n}"]).chunk(3, 1))
+    def mean_of_images(self, x: Any) -> Any:
+        return x.mean((2, 3))
+
+    def normalized(self, x: Any, scale: Any, offset: Any, mean: Any, variance: Any) -> Any:
+        return functional.batch_norm(x, mean, variance, scale, offset, training=False, eps=1e-5)
+
+    def channels(self, parts: Sequence[Any]) -> Any:
+        return torch.cat(list(parts), 1)
+
+    def zeros(self, *shape: int) -> Any:
+        return torch.zeros(*shape)
+
+    def reshape(self, x: Any, *shape: int) -> Any:
+        return x.reshape(*shape)
+
+    def columns(self, parts: Sequence[Any]) -> Any:
+        return torch.cat(list(parts), 1)
+
+    def split(self, x: Any, count: int) -> Sequence[Any]:
+        result: Sequence[Any] = x.chunk(count, -1)
+        return result
+
+    def stack(self, parts: Sequence[Any]) -> Any:
+        return torch.stack(list(parts), 1)
+
+    def unstack(self, x: Any) -> Sequence[Any]:
+        result: Sequence[Any] = x.unbind(1)
+        return result
+
+    def lookup(self, table: Any, ids: Any) -> Any:
+        return functional.embedding(ids.long(), table)
+
+    def gelu(self, x: Any) -> Any:
+        return functional.gelu(x, approximate="tanh")
+
+    def sum_of_squares(self, x: Any) -> Any:
+        return x.square().sum()
+
+    def softmax(self, x: Any) -> Any:
+        return torch.softmax(x, -1)
+
+    def layer_norm(self, x: Any, gain: Any | None, shift: Any | None) -> Any:
+        return functional.layer_norm(x, x.shape[-1:], gain, shift)
+
+    def attention(self, qkv: Any, batch: int, heads: int) -> Any:
+        rows, width = qkv.shape
+        length, depth = rows // batch, width // 3 // heads
+        q, k, value = (x.reshape(batch, length, heads, depth).transpose(1, 2) for x in qkv.chunk(3, 1))
         mixed = functional.scaled_dot_product_attention(q, k, value, is_causal=True)
-        h = h + mixed.transpose(1, 2).reshape(1024, 256) @ v[f"o{n}"] + v[f"o_b{n}"]
-        b = functional.layer_norm(h, (256,), v[f"gain_b{n}"], v[f"shift_b{n}"])
-        wide = functional.gelu(b @ v[f"up{n}"] + v[f"up_b{n}"], approximate="tanh")
-        h = h + wide @ v[f"down{n}"] + v[f"down_b{n}"]
-    logits = functional.layer_norm(h, (256,), v["gain"], v["shift"]) @ v["out"]
-    return functional.cross_entropy(logits, t["y"].long().reshape(-1))
+        return mixed.transpose(1, 2).reshape(rows, width // 3)
 
+    def cross_entropy(self, logits: Any, labels: Any) -> Any:
+        return functional.cross_entropy(logits, labels.long())
 
-def _softmax(v: Any, t: Any) -> Any:
-    return torch.softmax(t["x"], -1)
-
-
-def _small(v: Any, t: Any) -> Any:
-    return t["x"] + 1.0
-
-
-def _chain(v: Any, t: Any) -> Any:
-    x = t["x"]
-    for number in range(1000):
-        x = x + 1.0 if number % 2 else x * 1.0001
-    return x
-
-
-MODELS: dict[str, Callable[[Any, Any], Any]] = {
-    "mlp": _mlp, "cnn": _cnn, "lstm": _lstm, "gpt": _gpt, "softmax": _softmax, "small": _small, "chain": _chain,
-}  # fmt: skip
+    def repeat(self, count: int, body: Callable[[Any], Any], x: Any) -> Any:
+        for _ in range(count):
+            x = body(x)
+        return x

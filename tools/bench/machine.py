@@ -1,0 +1,97 @@
+"""What the machine can do at this moment: operations a second of a large product, bytes a second of a copy.
+
+Run as `python -m bench.machine THREADS`, in a process of its own; prints JSON. The floor of a workload is what these
+two numbers leave to it.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Machine", "copy_bandwidth", "measured", "peak_flops"]
+
+SIDE = 2048
+COPIED = 1 << 28
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What was measured.
+
+    Attributes:
+      flops: operations a second of a float32 product, the better of oneDNN and NumPy's BLAS.
+      bandwidth: bytes a second, read and written, of a copy that is larger than the caches.
+    """
+
+    flops: float
+    bandwidth: float
+
+    def best(self, other: Machine) -> Machine:
+        """The better of both, for what was measured before and after something."""
+        return Machine(max(self.flops, other.flops), max(self.bandwidth, other.bandwidth))
+
+
+def measured(python: str, threads: int, env: Mapping[str, str]) -> Machine:
+    """Measure in a process of its own.
+
+    Args:
+      python: an interpreter that has Headrace.
+      threads: how many may be used.
+      env: the environment variables.
+    """
+    done = subprocess.run(
+        [python, "-m", "bench.machine", str(threads)], env=dict(env), check=True, capture_output=True, text=True
+    )
+    return Machine(**json.loads(done.stdout))
+
+
+def _best(function: Callable[[], Any], times: int) -> float:
+    taken = []
+    for _ in range(times):
+        begin = time.perf_counter()
+        function()
+        taken.append(time.perf_counter() - begin)
+    return min(taken[1:])
+
+
+def peak_flops(threads: int, times: int = 9) -> float:
+    """Operations a second of a float32 product, by our backend and by NumPy."""
+    import headrace as hr  # only where it is measured
+
+    x = np.random.default_rng(0).standard_normal((SIDE, SIDE), np.float32)
+    graph = hr.Graph()
+    with graph.as_default():
+        p = hr.placeholder(hr.float32, x.shape)
+        product = p @ p
+    step = hr.Session(graph, config=hr.config(backend="cpu", threads=threads)).make_callable(product, [p])
+    out = np.empty_like(x)
+    best = min(_best(lambda: step(x), times), _best(lambda: np.matmul(x, x, out=out), times))
+    return 2.0 * SIDE**3 / best
+
+
+def copy_bandwidth(threads: int, times: int = 9) -> float:
+    """Bytes a second, read and written, of a copy by so many threads; by one of them if that is faster."""
+    source = np.ones(COPIED // 4, np.float32)
+    target = np.empty_like(source)
+    parts = list(zip(np.array_split(source, threads), np.array_split(target, threads), strict=True))
+    with ThreadPoolExecutor(threads) as pool:
+
+        def together() -> None:
+            list(pool.map(lambda part: np.copyto(part[1], part[0]), parts))
+
+        best = min(_best(together, times), _best(lambda: np.copyto(target, source), times))
+    return 2.0 * COPIED / best
+
+
+if __name__ == "__main__":
+    count = int(sys.argv[1])
+    print(json.dumps(asdict(Machine(peak_flops(count), copy_bandwidth(count)))))
