@@ -88,6 +88,17 @@ def test_convert_to_every_format_and_back(target: str) -> None:
     assert StoredStep("back/step-00000009").read("w").tolist() == ARRAYS["w"].tolist()
 
 
+@pytest.mark.parametrize("command", [["convert", "ckpt", "m.xyz"], ["average", "ckpt", "--output", "m.xyz"]])
+def test_a_name_that_asks_for_no_format_is_refused_before_anything_is_read(command: list[str]) -> None:
+    with pytest.raises(
+        InvalidArgumentError, match=r"no format of tensors has this ending[^$]*\.safetensors[^$]*m\.xyz"
+    ):
+        _fail(*command)
+    assert not list(Path().glob("m*"))
+    assert _run(*command, "--format", "npz").exit_code == 0
+    assert sorted(np.load("m.xyz").files) == ["n", "s", "w"]
+
+
 def test_convert_renames() -> None:
     assert _run("convert", "ckpt", "m.safetensors", "--rename", r"([ns])=scalar/\1", "--rename", "w=x").exit_code == 0
     assert sorted(load_safetensors("m.safetensors")) == ["scalar/n", "scalar/s", "x"]

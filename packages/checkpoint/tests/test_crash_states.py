@@ -2,12 +2,14 @@
 
 The disk here really does what it is told, and writes down every call. From that log we build, for each prefix of it,
 disks on which only what was forced by fsync is sure to be there and any subset of the rest is too, in any order:
-harsher than any real file system. On each, the newest step must load, must be one that was really saved, and must not
-be older than the last save that had returned. To show that the test can fail, each fsync is left out in turn.
+harsher than any real file system. On each, every step that has a name must load whole, the newest must be one that was
+really saved, and must not be older than the last save that had returned. To show that the test can fail, each fsync and
+each renaming is left out in turn.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 import shutil
@@ -23,7 +25,7 @@ import headrace as hr
 from headrace.errors import DataLossError, NotFoundError
 from headrace_checkpoint.durable import Disk
 from headrace_checkpoint.saver import CheckpointManager
-from headrace_checkpoint.store import CheckpointWarning, StoredStep, read_newest_step, write_step
+from headrace_checkpoint.store import CheckpointWarning, StoredStep, list_steps, read_newest_step, write_step
 
 GRANULE = 64  # bytes that reach the disk together
 
@@ -43,12 +45,12 @@ class Call:
 
 @dataclass
 class RecordingDisk(Disk):
-    """Does everything for real, below `root`, and logs it; the fsync numbered `forget` is not done."""
+    """Does everything for real, below `root`, and logs it; the fsync or renaming numbered `forget` is not done."""
 
     root: Path
     forget: int | None = None
     log: list[Call] = field(default_factory=list)
-    syncs: int = 0
+    forgettable: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._inodes = itertools.count()
@@ -58,9 +60,9 @@ class RecordingDisk(Disk):
     def _name(self, path: Path) -> str:
         return path.relative_to(self.root).as_posix()
 
-    def _is_forgotten(self) -> bool:
-        self.syncs += 1
-        return self.syncs - 1 == self.forget
+    def _is_forgotten(self, what: str) -> bool:
+        self.forgettable.append(what)
+        return len(self.forgettable) - 1 == self.forget
 
     def create(self, path: Path) -> int:
         descriptor = super().create(path)
@@ -77,7 +79,7 @@ class RecordingDisk(Disk):
         return taken
 
     def sync(self, descriptor: int) -> None:
-        if not self._is_forgotten():
+        if not self._is_forgotten("sync"):
             self.log.append(Call("sync", inode=self._open[descriptor][0]))
 
     def make_directory(self, path: Path) -> None:
@@ -85,11 +87,13 @@ class RecordingDisk(Disk):
         self.log.append(Call("make_directory", self._name(path)))
 
     def rename(self, source: Path, target: Path) -> None:
+        if self._is_forgotten("rename"):
+            return
         super().rename(source, target)
         self.log.append(Call("rename", self._name(source), self._name(target)))
 
     def sync_directory(self, path: Path) -> None:
-        if not self._is_forgotten():
+        if not self._is_forgotten("sync_directory"):
             self.log.append(Call("sync_directory", self._name(path)))
 
     def remove_tree(self, path: Path) -> None:
@@ -130,10 +134,12 @@ def _disk_after(log: list[Call], kept: set[int]) -> dict[str, bytes]:
     names: dict[str, int] = {}
     folders = {"."}
     data: dict[int, bytearray] = {}
+    undone: list[Call] = []  # renamings without effect: what is done below the new name takes effect below the old
     for number, call in enumerate(log):
         if call.kind == "create":
             data[call.inode] = bytearray()
         if number not in kept:
+            undone += [call] if call.kind == "rename" else []
             continue
         if call.kind == "create":
             names[call.path] = call.inode
@@ -148,8 +154,15 @@ def _disk_after(log: list[Call], kept: set[int]) -> dict[str, bytes]:
             for path in [path for path in names if path.startswith(call.path + "/")]:
                 names[call.target + path[len(call.path) :]] = names.pop(path)
         elif call.kind == "unlink":
-            names.pop(call.path, None)
+            names.pop(_before(call.path, undone), None)
     return {path: bytes(data[inode]) for path, inode in names.items() if _is_reachable(path, folders)}
+
+
+def _before(path: str, undone: list[Call]) -> str:
+    for call in reversed(undone):
+        if path.startswith(call.target + "/"):
+            path = call.path + path[len(call.target) :]
+    return path
 
 
 def _is_reachable(path: str, folders: set[str]) -> bool:
@@ -179,10 +192,11 @@ def _arrays(step: int) -> dict[str, np.ndarray]:
     return {"crash/w": np.random.default_rng(step).normal(size=100), "crash/step": np.array(step)}
 
 
-def _violations(log: list[Call], first: int, folder: Path, samples: int) -> tuple[int, list[str]]:
-    """Load every crash state; returns how many different ones there were, and what was wrong with which."""
-    seen = set()
-    found = []
+State = tuple[int, tuple[tuple[str, bytes], ...]]
+
+
+def _violations(log: list[Call], first: int, folder: Path, samples: int, seen: set[State]) -> Iterator[str]:
+    """Load every crash state that was not seen yet, and yield what is wrong."""
     for prefix, kept in _crash_states(log, first, random.Random(7), samples):
         files = _disk_after(prefix, kept)
         acknowledged = max([call.step for call in prefix if call.kind == "ack"], default=-1)
@@ -194,20 +208,30 @@ def _violations(log: list[Call], first: int, folder: Path, samples: int) -> tupl
         for name, content in files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(content)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", CheckpointWarning)
+        with warnings.catch_warnings(record=True) as passed_over:
+            warnings.simplefilter("always", CheckpointWarning)
             try:
                 step, loaded = read_newest_step(folder / "ckpt", StoredStep.read_all)
             except (NotFoundError, DataLossError) as error:
                 if acknowledged >= 0:
-                    found.append(f"step {acknowledged} lost after {prefix[-1]}: {error}")
+                    yield f"step {acknowledged} lost after {prefix[-1]}: {error}"
                 continue
+        yield from (f"{warning.message} after {prefix[-1]}" for warning in passed_over)
+        steps = [folder / "ckpt" / str(name) for name in list_steps(folder / "ckpt")]
+        yield from (f"{path} is not whole after {prefix[-1]}" for path in steps if not _is_whole(path))
         expected = _arrays(step.manifest.step)
         if any(not np.array_equal(loaded[name], expected[name]) for name in expected):
-            found.append(f"wrong data of step {step.manifest.step} after {prefix[-1]}")
+            yield f"wrong data of step {step.manifest.step} after {prefix[-1]}"
         elif step.manifest.step < acknowledged:
-            found.append(f"step {acknowledged} lost after {prefix[-1]}")
-    return len(seen), found
+            yield f"step {acknowledged} lost after {prefix[-1]}"
+
+
+def _is_whole(step: Path) -> bool:
+    try:
+        StoredStep(step).read_all()
+    except (NotFoundError, DataLossError):
+        return False
+    return True
 
 
 def _first_save(disk: RecordingDisk) -> int:
@@ -234,11 +258,15 @@ def _save(disk: RecordingDisk, step: int) -> None:
     disk.log.append(Call("ack", step=step))
 
 
+@functools.cache
+def _variables() -> list[hr.Variable]:
+    """Made once: names are taken for as long as the process lives."""
+    return [hr.Variable(array, name=name) for name, array in _arrays(0).items()]
+
+
 def _retention(disk: RecordingDisk) -> int:
     """A manager that keeps one step: each save deletes the one before."""
-    variables = [hr.Variable(array, name=name) for name, array in _arrays(0).items()]
-    names = [variable.name for variable in variables]
-    assert names == list(_arrays(0))
+    variables = _variables()
     manager = CheckpointManager(disk.root / "ckpt", 1, variables=variables, disk=disk)
     start = 0
     for step in range(3):
@@ -258,20 +286,24 @@ def test_every_crash_leaves_the_newest_complete_step(tmp_path: Path, history: Ca
     (tmp_path / "real").mkdir()
     disk = RecordingDisk(tmp_path / "real")
     first = history(disk)
-    states, violations = _violations(disk.log, first, tmp_path / "crashed", samples=16)
-    assert violations == []
-    assert states > 80
+    seen: set[State] = set()
+    assert list(_violations(disk.log, first, tmp_path / "crashed", 16, seen)) == []
+    assert len(seen) > 80
 
 
-def test_every_fsync_of_a_save_is_needed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("history", HISTORIES)
+def test_every_fsync_and_every_renaming_is_needed(tmp_path: Path, history: Callable[[RecordingDisk], int]) -> None:
     (tmp_path / "real").mkdir()
     whole = RecordingDisk(tmp_path / "real")
-    _first_save(whole)
-    assert whole.syncs == 5  # the new directory's name, shard, manifest, the step's names, the step's own name
-    for number in range(whole.syncs):
+    history(whole)
+    assert whole.forgettable[:6] == ["sync_directory", "sync", "sync", "sync_directory", "rename", "sync_directory"]
+    for number, what in enumerate(whole.forgettable):
         root = tmp_path / f"without-{number}"
         root.mkdir()
         disk = RecordingDisk(root, forget=number)
-        _first_save(disk)
-        _, violations = _violations(disk.log, 0, tmp_path / "crashed", samples=12)
-        assert violations, f"leaving out fsync {number} was not noticed"
+        try:
+            history(disk)
+        except FileNotFoundError:
+            continue  # what was not renamed is missed at once
+        noticed = next(_violations(disk.log, 0, tmp_path / "crashed", 12, set()), None)
+        assert noticed is not None, f"leaving out {what}, call {number}, was not noticed"

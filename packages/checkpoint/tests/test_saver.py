@@ -376,6 +376,35 @@ def test_D26_kill_9_at_any_moment_loses_nothing_acknowledged(tmp_path: Path) -> 
         assert len(list_steps(tmp_path)) == len(list(tmp_path.iterdir()))
 
 
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_loop_without_trainer_saves_when_its_machine_is_taken_away(
+    tmp_path: Path, model: Counter, asynchronous: bool
+) -> None:
+    def loop(until: int, preempted_at: int | None) -> int:
+        with (
+            hr.Session(model.graph) as session,
+            CheckpointManager(tmp_path, asynchronous=asynchronous) as manager,
+            hr.Interruption() as interruption,
+        ):
+            if manager.latest_step is not None:
+                manager.restore(session)
+            for step in range((manager.latest_step or 0) + 1, until + 1):
+                session.run(model.train)
+                if step == preempted_at:
+                    signal.raise_signal(signal.SIGTERM)
+                if interruption.requested:
+                    manager.save(session, step)
+                    break
+            reached: int = session.run(model.step).item()
+        interruption.pass_on("training")
+        return reached
+
+    with pytest.raises(SystemExit, match="143"):
+        loop(10, 4)
+    assert [name.step for name in list_steps(tmp_path)] == [4]
+    assert loop(10, None) == 10
+
+
 # Saving in the background.
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import struct
+import tracemalloc
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +23,7 @@ from headrace_checkpoint.safetensors import save_safetensors
 from headrace_checkpoint.saver import Saver
 from headrace_checkpoint.sources import HuggingFaceIndex, TensorType, open_source
 from headrace_checkpoint.store import StoredStep, write_step
+from headrace_checkpoint.targets import save_indexed_safetensors
 from headrace_checkpoint.tensor_bundle import save_bundle
 
 ARRAYS: dict[str, Any] = {
@@ -173,3 +178,40 @@ def test_a_partitioned_variable_is_restored_into_another_number_of_shards(tmp_pa
     wrong = {name: Part("table", (8, 2), part.start) for name, part in parts_of_two.items()}
     with pytest.raises(ShapeError, match=r"float32\[4, 2\] of \[8, 2\] wanted"):
         Saver(two, parts=wrong).restore(None, tmp_path)
+
+
+def _npy(shape: tuple[int, ...], data: bytes) -> bytes:
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": shape})
+    return file.getvalue() + data
+
+
+def test_an_npz_file_that_lies_about_sizes_takes_no_memory(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.npy", _npy((1 << 40,), bytes(16)))
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataLossError, match=r"a\.npy has 16 bytes for float64\[1099511627776\]"):
+            open_source(path)
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("a.npy", _npy((1 << 28,), bytes(16)))
+        content = path.read_bytes()
+        at = content.index(b"PK\x01\x02") + 24  # the size of the content, in the directory at the end
+        path.write_bytes(content[:at] + struct.pack("<I", (1 << 31) + 128) + content[at + 4 :])
+        with pytest.raises(DataLossError, match=r"a\.npy has 144 bytes, which cannot hold 2147483776"):
+            open_source(path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1 << 20
+
+
+def test_a_part_of_a_safetensors_file_is_read_alone(tmp_path: Path) -> None:
+    arrays = {"w": np.arange(12).reshape(3, 4)}
+    save_safetensors(tmp_path / "w.safetensors", arrays)
+    save_indexed_safetensors(tmp_path / "w.safetensors.index.json", arrays)
+    for name in ("w.safetensors", "w.safetensors.index.json"):
+        source = open_source(tmp_path / name)
+        assert source is not None
+        assert source.read("w", Box((1, 1), (2, 2))).tolist() == [[5, 6], [9, 10]]

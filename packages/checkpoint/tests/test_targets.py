@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -35,6 +36,11 @@ def test_the_format_follows_the_name() -> None:
         "dir/ckpt-1": "tensorflow",
     }
     assert {name: format_of(name) for name in names} == names
+    for prefix in ("model", "model.ckpt", "v1.2.ckpt-100"):
+        assert format_of(prefix) == "tensorflow"
+    for name in ("m.xyz", "m.safetensor", "m.ckpt-", "m.pt", "model.v2", "m.ckpt-1.index"):
+        with pytest.raises(InvalidArgumentError, match=rf"has this ending[^$]*\.npz, or [^$]*got: *{name}\n[^$]*index"):
+            format_of(name)
 
 
 def test_what_cannot_be_written_is_refused(tmp_path: Path) -> None:
@@ -43,3 +49,17 @@ def test_what_cannot_be_written_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DTypeError, match="safetensors files cannot hold"):
         write_tensors(tmp_path / "a.safetensors", {"a": np.zeros(1, "datetime64[s]")})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_numpy_would_change_is_refused_and_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    write_tensors(path, {"s": np.array([b"a\0b", b""], object), "half": np.ones(2, np.float16)})
+    before = path.read_bytes()
+    assert np.load(path)["s"].tolist() == [b"a\0b", b""]
+    for wrong, message in (
+        (np.array([b"a\0"], object), "array 's' has strings that NumPy would cut"),
+        (np.ones(2, ml_dtypes.bfloat16), r"array 's' has a dtype that \.npz files do not name[^$]*got: *bfloat16"),
+    ):
+        with pytest.raises(DTypeError, match=message):
+            write_tensors(path, {"s": wrong})
+    assert (path.read_bytes(), [file.name for file in tmp_path.iterdir()]) == (before, ["a.npz"])

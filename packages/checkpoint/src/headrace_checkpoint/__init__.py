@@ -1,6 +1,7 @@
 """Save and restore variables, and export models in TensorFlow's SavedModel layout."""
 
 from headrace_checkpoint import ops as _ops  # noqa: F401  # registers the operations
+from headrace_checkpoint.boxes import Box
 from headrace_checkpoint.bundle_state import newest_bundle, write_bundle_state
 from headrace_checkpoint.callback import Checkpoints
 from headrace_checkpoint.frozen_graph import FrozenGraph, freeze
@@ -17,6 +18,7 @@ from headrace_checkpoint.tensor_bundle import TensorBundle, merge_bundles, save_
 
 __all__ = [
     "Best",
+    "Box",
     "CheckpointManager",
     "CheckpointWarning",
     "Checkpoints",

@@ -23,7 +23,7 @@ from headrace_checkpoint.inference_passes import LEVELS
 from headrace_checkpoint.saved_model import DEFAULT_SIGNATURE, load_model
 from headrace_checkpoint.sources import OpenSource, open_source, source_of_step
 from headrace_checkpoint.store import list_steps, read_newest_step, write_step
-from headrace_checkpoint.targets import FORMATS, write_tensors
+from headrace_checkpoint.targets import FORMATS, format_of, write_tensors
 
 __all__ = ["checkpoint"]
 
@@ -106,6 +106,7 @@ def convert(
     source: str, target: Path, form: str | None, step: int | None, renames: tuple[str, ...], shard_bytes: int
 ) -> None:
     """Write the tensors of SOURCE in another format: .safetensors, .safetensors.index.json, .npz, or TensorFlow's."""
+    form = form or format_of(target)
     opened = _open(source)
     patterns = [_pattern(item) for item in renames]
     arrays: dict[str, Array] = {}
@@ -131,6 +132,7 @@ def convert(
 @_STEP
 def average(paths: tuple[str, ...], output: Path, form: str | None, step: int | None) -> None:
     """Write the mean of the floating tensors of several checkpoints; the others are those of the last PATH."""
+    form = form or format_of(output)
     sources = [_open(path) for path in paths]
     arrays = dict(_shown(average_of(sources), "averaging", len(sources[-1].tensors)))
     _write(output, arrays, form, sources[-1].step if step is None else step, 5 * 10**9)
@@ -168,7 +170,7 @@ def _open(path: str) -> OpenSource:
     return read_newest_step(path, source_of_step)[1]
 
 
-def _write(target: Path, arrays: dict[str, Array], form: str | None, step: int | None, shard_bytes: int) -> None:
+def _write(target: Path, arrays: dict[str, Array], form: str, step: int | None, shard_bytes: int) -> None:
     if form == "step":
         write_step(target, 0 if step is None else step, arrays, time=time.time())
     else:

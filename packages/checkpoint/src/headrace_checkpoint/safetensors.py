@@ -339,7 +339,9 @@ class SafetensorsFile:
             )
         if entry.value_dtype == "string":
             _, raw = self._fetch_verified(entry, 0, entry.end - entry.begin, verify)
-            return _decode_strings(self.path, entry, raw)[(*wanted.within(Box.whole(entry.value_shape)), ...)]
+            place: tuple[Any, ...] = (*wanted.within(Box.whole(entry.value_shape)), ...)  # a scalar stays an array
+            strings: Array = _decode_strings(self.path, entry, raw)[place]
+            return strings
         return self._read_box(entry, np.dtype("<c16") if entry.value_dtype == "complex128" else dtype, wanted, verify)
 
     def _read_box(self, entry: StoredArray, dtype: np.dtype[np.generic], box: Box, verify: bool) -> Array:

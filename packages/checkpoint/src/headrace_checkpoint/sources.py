@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import zipfile
@@ -27,6 +28,8 @@ __all__ = ["HuggingFaceIndex", "OpenSource", "Source", "TensorType", "open_sourc
 
 _MEMBER = re.compile(r"\.index\Z|\.data-\d{5}-of-\d{5}\Z|\.meta\Z")
 _OBJECT_VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
+_MAX_INFLATION = 1032
+"""Bytes that one byte of a zip file can hold: what deflate, the only method NumPy uses, reaches at best."""
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
@@ -151,12 +154,14 @@ def _safetensors(path: Path) -> OpenSource:
     file = SafetensorsFile(path)
     checksums = {name: f"{entry.crc32c:08x}" for name, entry in file.entries.items() if entry.crc32c is not None}
     notes = tuple(f"metadata {key} = {value:.60}" for key, value in file.metadata.items())
-    return OpenSource("safetensors file", str(path), _types_of(file), file.read, checksums=checksums, notes=notes)
+    return OpenSource(
+        "safetensors file", str(path), _types_of(file), file.read, read_part=file.read, checksums=checksums, notes=notes
+    )
 
 
 def _index(path: Path) -> OpenSource:
     index = HuggingFaceIndex(path)
-    return OpenSource("index of safetensors files", str(path), index.tensors, index.read)
+    return OpenSource("index of safetensors files", str(path), index.tensors, index.read, read_part=index.read)
 
 
 class HuggingFaceIndex:
@@ -198,8 +203,8 @@ class HuggingFaceIndex:
         """What the files hold; opens all of them."""
         return {name: _types_of(self._open(file))[name] for name, file in self._file_of.items()}
 
-    def read(self, name: str) -> Array:
-        """One tensor, a view of its mapped file."""
+    def read(self, name: str, box: Box | None = None) -> Array:
+        """One tensor, or a part of it: a view of its mapped file, where it is not scattered over it."""
         if name not in self._file_of:
             raise NotFoundError(
                 f"there is no tensor {name!r} in the index",
@@ -208,7 +213,7 @@ class HuggingFaceIndex:
                 got=repr(name),
                 hint="HuggingFaceIndex(path).tensors lists the names",
             )
-        return self._open(self._file_of[name]).read(name)
+        return self._open(self._file_of[name]).read(name, box)
 
     def _open(self, file: str) -> SafetensorsFile:
         known = self._files.get(file)
@@ -268,8 +273,14 @@ def _npy_type(archive: zipfile.ZipFile, name: str) -> TensorType:
         version = np.lib.format.read_magic(file)
         reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, _, dtype = reader(file)
+        header = file.tell()
     if dtype.hasobject:
         raise ValueError(f"{name} holds Python objects, which are never unpickled")
+    member = archive.getinfo(name)
+    if math.prod(shape) * dtype.itemsize + header != member.file_size:
+        raise ValueError(f"{name} has {member.file_size - header} bytes for {dtype}{list(shape)}")
+    if member.file_size > _MAX_INFLATION * member.compress_size + 64:
+        raise ValueError(f"{name} has {member.compress_size} bytes, which cannot hold {member.file_size}")
     return TensorType("string" if dtype.kind in "SU" else dtype.name, tuple(shape))
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 
-from headrace.errors import InvalidArgumentError
+from headrace.errors import DTypeError, InvalidArgumentError
 from headrace_checkpoint.dtypes import Array
 from headrace_checkpoint.durable import replace_file
 from headrace_checkpoint.safetensors import save_safetensors
@@ -19,15 +21,33 @@ from headrace_checkpoint.tensor_bundle import save_bundle
 __all__ = ["FORMATS", "format_of", "save_indexed_safetensors", "write_tensors"]
 
 INDEX_SUFFIX = ".safetensors.index.json"
+_COPIED = 8 << 20  # bytes at a time
+
+
+_PREFIX = re.compile(r"[^.]*|.*\.ckpt(-\d+)?")
+"""What prefixes of TensorFlow's checkpoints look like: they have no ending, or its own."""
 
 
 def format_of(path: str | os.PathLike[str]) -> str:
-    """The format that a path's name asks for: one of `FORMATS`."""
+    """The format that a path's name asks for: one of `FORMATS`.
+
+    Raises:
+      InvalidArgumentError: the name has an ending that is none of these formats'.
+    """
     name = Path(path).name
     if name.endswith(INDEX_SUFFIX):
         return "index"
-    known = {".safetensors": "safetensors", ".npz": "npz"}
-    return known.get(Path(name).suffix, "tensorflow")
+    for ending, form in {".safetensors": "safetensors", ".npz": "npz"}.items():
+        if name.endswith(ending):
+            return form
+    if _PREFIX.fullmatch(name) is None:
+        raise InvalidArgumentError(
+            "no format of tensors has this ending",
+            expected=f".safetensors, {INDEX_SUFFIX}, .npz, or for TensorFlow a prefix without an ending or with .ckpt",
+            got=name,
+            hint=f"give the file another name, or say the format: {', '.join(FORMATS)}",
+        )
+    return "tensorflow"
 
 
 def write_tensors(
@@ -41,7 +61,7 @@ def write_tensors(
       form: one of `FORMATS`; None: what the path's name asks for.
       shard_bytes: the size of the files of an index.
     Raises:
-      InvalidArgumentError: there is no such format.
+      InvalidArgumentError: there is no such format, or the path's name asks for none.
       DTypeError: an array that the format cannot hold.
       OSError: the disk refused.
     """
@@ -98,13 +118,32 @@ def save_indexed_safetensors(
 
 
 def _save_npz(path: Path, arrays: Mapping[str, Array]) -> None:
-    plain = {name: array.astype("S") if array.dtype.kind == "O" else array for name, array in arrays.items()}
-    temporary = path.with_name(f".tmp-{path.name}")
-    with open(temporary, "wb") as file:
+    plain = {name: _plain(name, array) for name, array in arrays.items()}
+    with tempfile.TemporaryFile(dir=path.parent) as file:
         np.savez(file, **plain)  # type: ignore[arg-type]  # its own keyword arguments are no names of ours
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+        file.seek(0)
+        replace_file(path, iter(lambda: file.read(_COPIED), b""))
+
+
+def _plain(name: str, array: Array) -> Array:
+    """An array that `np.load` gives back as it is."""
+    if array.dtype.kind == "O":
+        if any(item.endswith(b"\0") for item in array.flat):
+            raise DTypeError(
+                f"array {name!r} has strings that NumPy would cut",
+                expected="strings that do not end with a zero byte",
+                got="some that do",
+                hint="safetensors files of this package and TensorFlow's checkpoints hold them",
+            )
+        return array.astype("S")
+    if array.dtype.kind == "V":
+        raise DTypeError(
+            f"array {name!r} has a dtype that .npz files do not name",
+            expected="a dtype of NumPy's own",
+            got=array.dtype.name,
+            hint="write a .safetensors file instead",
+        )
+    return array
 
 
 FORMATS: dict[str, Callable[[Path, Mapping[str, Array]], None]] = {

@@ -222,6 +222,7 @@ from headrace.session import PendingStep, Session
 from headrace.signature import Signature
 from headrace.training import optim
 from headrace.training.callbacks import Callback, EarlyStopping
+from headrace.training.interruption import Interruption
 from headrace.training.optim.clipping import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
 from headrace.training.trainer import Trainer
 from headrace.types import (
@@ -274,6 +275,7 @@ __all__ = [
     "HashTable",
     "IndexedSlices",
     "InferenceContext",
+    "Interruption",
     "MutableHashTable",
     "Operation",
     "PaddingFIFOQueue",
@@ -287,8 +289,8 @@ __all__ = [
     "Session",
     "Shape",
     "Signature",
-    "SparseConditionalAccumulator",
     "SpareMemory",
+    "SparseConditionalAccumulator",
     "SparseTensor",
     "StagingArea",
     "StepRecord",

@@ -20,6 +20,22 @@ class Interruption:
 
     Attributes:
       received: the signal that was noted, or None.
+
+    Example:
+      >>> import headrace as hr, signal
+      >>> step = 0
+      >>> with hr.Interruption() as interruption:
+      ...     while not interruption.requested:
+      ...         step += 1  # train a step here
+      ...         if step == 3:
+      ...             signal.raise_signal(signal.SIGTERM)  # as the system does before it takes the machine away
+      ...     print("save step", step)
+      >>> try:
+      ...     interruption.pass_on("training")
+      ... except SystemExit as end:
+      ...     print("exit code", end.code)
+      save step 3
+      exit code 143
     """
 
     def __init__(self) -> None:
