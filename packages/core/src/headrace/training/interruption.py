@@ -30,11 +30,11 @@ class Interruption:
       ...         if step == 3:
       ...             signal.raise_signal(signal.SIGTERM)  # as the system does before it takes the machine away
       ...     print("save step", step)
+      save step 3
       >>> try:
       ...     interruption.pass_on("training")
       ... except SystemExit as end:
       ...     print("exit code", end.code)
-      save step 3
       exit code 143
     """
 
