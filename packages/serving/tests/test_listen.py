@@ -20,9 +20,9 @@ import pytest
 import trustme
 import uvicorn
 
-from headrace_serving import ModelRepository, ModelServer, create_app
-from headrace_serving import listen as listening
+from headrace_serving import ModelRepository, ModelServer, create_app, protocol
 from headrace_serving.listen import listen, url_of
+from headrace_serving.protocol import HttpProtocol
 
 SERVE_A_MODEL_THAT_WAITS = """
 import sys
@@ -143,7 +143,7 @@ def test_small_answers_are_sent_at_once() -> None:
 def _run_in_thread(listener: socket.socket, **options: Any) -> tuple[threading.Thread, Callable[[], None]]:
     """Serve nothing but health; the thread, and what ends it."""
     app = create_app(ModelServer(ModelRepository([])))
-    config = uvicorn.Config(app, log_level="error", lifespan="off", http=listening._Impatient, **options)
+    config = uvicorn.Config(app, log_level="error", lifespan="off", http=HttpProtocol, **options)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
@@ -156,7 +156,7 @@ def _run_in_thread(listener: socket.socket, **options: Any) -> tuple[threading.T
 
 
 def test_clients_that_do_not_say_what_they_want_are_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listening, "HEADER_SECONDS", 0.2)
+    monkeypatch.setattr(protocol, "HEADER_SECONDS", 0.2)
     health = b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n"
     with listen("127.0.0.1", 0) as listener:
         _, end = _run_in_thread(listener)

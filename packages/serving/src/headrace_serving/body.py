@@ -8,6 +8,7 @@ import numpy as np
 from starlette.types import Receive
 
 from headrace_serving.errors import BadRequestError, EncodingError, RequestTooLargeError
+from headrace_serving.protocol import Place
 
 _WINDOWS = {b"gzip": 16 + zlib.MAX_WBITS, b"deflate": zlib.MAX_WBITS}  # 16: gzip's header instead of zlib's
 _ALIGNMENT = 64  # NumPy's own arrays need no more than 16
@@ -15,7 +16,11 @@ _LEVEL = 1  # the fastest: tensors hardly get smaller with more effort
 
 
 async def read_body(
-    receive: Receive, headers: dict[bytes, bytes], limit: int, lead: int | None = None
+    receive: Receive,
+    headers: dict[bytes, bytes],
+    limit: int,
+    lead: int | None = None,
+    place: Place | None = None,
 ) -> bytes | memoryview:
     """Return the whole body as it was sent.
 
@@ -24,6 +29,7 @@ async def read_body(
       headers: the request's headers, names in lower case.
       limit: most bytes to take.
       lead: bytes after which numbers follow that should lie in memory as arrays have them; None for no numbers.
+      place: receives the body in given memory; None if the server cannot.
     Raises:
       RequestTooLargeError: the body is longer, or says so.
       BadRequestError: the client went away before its end.
@@ -32,6 +38,13 @@ async def read_body(
     stated = int(digits) if digits.isdigit() else 0
     if stated > limit:
         raise _too_large(limit, f"a body of {stated} bytes")
+    if place is not None:
+        memory = _Placed(stated, -(lead or 0) % _ALIGNMENT)
+        try:
+            if await place(memory.room()):
+                return memory.whole()
+        except ConnectionResetError as error:
+            raise _gone("a part of it") from error
     message = await receive()
     if message["type"] == "http.request" and not message.get("more_body", False):
         body: bytes = message.get("body", b"")
@@ -41,12 +54,7 @@ async def read_body(
     pieces = _Joined() if lead is None else _Placed(stated, -lead % _ALIGNMENT)
     while True:
         if message["type"] == "http.disconnect":
-            raise BadRequestError(
-                "the client went away before the end of the request",
-                expected="the whole body",
-                got=f"{pieces.size} bytes",
-                hint="keep the connection open until the answer is there",
-            )
+            raise _gone(f"{pieces.size} bytes")
         pieces.add(message.get("body", b""))
         if pieces.size > limit:
             raise _too_large(limit, f"{pieces.size} bytes so far")
@@ -92,6 +100,11 @@ class _Placed:
             self._memory = np.concatenate([self._memory, np.empty(end, np.uint8)])
         self._memory[end - len(piece) : end] = np.frombuffer(piece, np.uint8)
         self.size += len(piece)
+
+    def room(self) -> memoryview:
+        """Return the memory for all pieces, to be filled at once."""
+        self.size = len(self._memory) - self._start
+        return self.whole()
 
     def whole(self) -> memoryview:
         """Return all pieces."""
@@ -158,6 +171,15 @@ def accepted_encoding(header: bytes) -> bytes | None:
         except ValueError:
             weights[name.strip()] = 0
     return max((name for name in _WINDOWS if weights.get(name, 0) > 0), key=lambda name: weights[name], default=None)
+
+
+def _gone(got: str) -> BadRequestError:
+    return BadRequestError(
+        "the client went away before the end of the request",
+        expected="the whole body",
+        got=got,
+        hint="keep the connection open until the answer is there",
+    )
 
 
 def _damaged(encoding: str, got: str) -> BadRequestError:

@@ -30,6 +30,7 @@ from headrace_serving.infer import InferAnswer
 from headrace_serving.json_tensor import dump_json
 from headrace_serving.model_statistics import ModelStatistics, parts
 from headrace_serving.observation import Exchange, Observer
+from headrace_serving.protocol import PLACE, Place
 from headrace_serving.repository import ModelSpec
 from headrace_serving.server import ModelServer, Prepared
 from headrace_serving.siblings import Siblings
@@ -74,6 +75,22 @@ class Limits:
     request_bytes: int
     seconds: float
     requests: int
+
+
+class _Request(NamedTuple):
+    """What a client sends beside the path.
+
+    Attributes:
+      headers: names in lower case.
+      receive: the ASGI channel.
+      place: receives the body in given memory; None if the server cannot.
+      arrival: when it came, on the monotonic clock.
+    """
+
+    headers: Headers
+    receive: Receive
+    place: Place | None
+    arrival: float
 
 
 class _Answer(NamedTuple):
@@ -160,7 +177,8 @@ class Endpoint:
         headers = dict(scope["headers"])
         try:
             call = self._calls.get((verb, path)) or self._parsed(verb, path, headers)
-            answer = await self._answer(call, headers, receive, start)
+            place = scope["extensions"].get(PLACE) if "extensions" in scope else None
+            answer = await self._answer(call, _Request(headers, receive, place, start))
         except _WebOriginAsked:
             answer = _Answer(OK, b"", [])
         except HeadraceError as error:
@@ -193,11 +211,11 @@ class Endpoint:
             self._calls[verb, path] = call
         return call
 
-    async def _answer(self, call: Call, headers: Headers, receive: Receive, arrival: float) -> _Answer:
+    async def _answer(self, call: Call, request: _Request) -> _Answer:
         if self.api_key is not None and call.method not in _OPEN_TO_ALL:
-            _check_key(headers, self.api_key)
+            _check_key(request.headers, self.api_key)
         if call.method in _COMPUTED:
-            return await self._limited(call, headers, receive, arrival)
+            return await self._limited(call, request)
         server = self.server
         match call.method:
             case Method.METRICS:
@@ -206,7 +224,7 @@ class Endpoint:
                 code = OK if server.ready else _NOT_READY
                 return _Answer(code, dump_json({"live": True, "ready": server.ready}), [_JSON])
             case Method.INDEX | Method.LOAD | Method.UNLOAD:
-                body = await self._manage(call, bytes(await self._body(headers, receive)))
+                body = await self._manage(call, bytes(await self._body(request)))
             case Method.STATUS:
                 body = server.status(call.spec)
             case Method.METADATA:
@@ -274,9 +292,10 @@ class Endpoint:
             case _:
                 return [[(labels, numbers) for labels, numbers in state.items()] for state in self.observer.states()]
 
-    async def _body(self, headers: Headers, receive: Receive, lead: int | None = None) -> bytes | memoryview:
+    async def _body(self, request: _Request, lead: int | None = None) -> bytes | memoryview:
         try:
-            reading = Begun(read_body(receive, headers, self.limits.request_bytes, lead))
+            limit = self.limits.request_bytes
+            reading = Begun(read_body(request.receive, request.headers, limit, lead, request.place))
             if reading.done:  # as most are, and a timer costs more than to read them
                 return reading.result()
             async with asyncio.timeout(self.limits.seconds):
@@ -284,7 +303,7 @@ class Endpoint:
         except TimeoutError as error:
             raise too_slow("the whole request", self.limits.seconds) from error
 
-    async def _limited(self, call: Call, headers: Headers, receive: Receive, arrival: float) -> _Answer:
+    async def _limited(self, call: Call, request: _Request) -> _Answer:
         if self._active >= self.limits.requests:
             raise QueueFullError(
                 "the server has too much to do",
@@ -294,13 +313,14 @@ class Endpoint:
             )
         self._active += 1
         try:
-            return await self._computed(call, headers, receive, arrival)
+            return await self._computed(call, request)
         finally:
             self._active -= 1
 
-    async def _computed(self, call: Call, headers: Headers, receive: Receive, arrival: float) -> _Answer:
+    async def _computed(self, call: Call, request: _Request) -> _Answer:
+        headers, arrival = request.headers, request.arrival
         json_bytes = _json_bytes(headers) if call.method is Method.INFER and _JSON_BYTES in headers else None
-        body = await self._body(headers, receive, json_bytes)
+        body = await self._body(request, json_bytes)
         loop = asyncio.get_running_loop()
         encoding = headers.get(b"content-encoding")
         if _parsed_bytes(body, json_bytes, encoding) <= _INLINE_BODY_BYTES:
@@ -309,7 +329,7 @@ class Endpoint:
             prepared = await loop.run_in_executor(self._json, self._checked, call, body, json_bytes, encoding)
         work, start = prepared.work, time.monotonic()
         try:
-            outputs = await self._outputs(prepared, receive, arrival)
+            outputs = await self._outputs(prepared, request)
         except BaseException:
             self.server.statistics.answered(*work.model, {"fail": time.monotonic() - arrival})
             raise
@@ -333,9 +353,9 @@ class Endpoint:
             return self.server.prepare_infer(call.spec, plain, json_bytes)
         return self._prepare[call.method](call.spec, bytes(plain))
 
-    async def _outputs(self, prepared: Prepared[InferAnswer], receive: Receive, arrival: float) -> Outputs:
+    async def _outputs(self, prepared: Prepared[InferAnswer], request: _Request) -> Outputs:
         seconds = self.limits.seconds if prepared.timeout is None else min(prepared.timeout, self.limits.seconds)
-        prepared.work.deadline = arrival + seconds
+        prepared.work.deadline = deadline = request.arrival + seconds
         try:
             outputs = self.executor.compute_if_short(prepared.work)
             if outputs is not None:
@@ -346,7 +366,7 @@ class Endpoint:
             prepared.lease.release()
             raise
         future.add_done_callback(prepared.give_back)
-        return await self._waiter.outcome(future, receive, arrival + seconds, seconds)
+        return await self._waiter.outcome(future, request.receive, deadline, seconds)
 
     def _finish(self, call: Call, headers: Headers, prepared: Prepared[InferAnswer], outputs: Outputs) -> _Answer:
         answer = prepared.finish(outputs)

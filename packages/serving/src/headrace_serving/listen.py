@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import socket
 import sys
@@ -14,15 +13,14 @@ from types import FrameType
 
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from headrace_serving.protocol import HttpProtocol
 
 _BACKLOG = 2048
 _SWITCH_SECONDS = 0.0005
 """How long a thread that computes in Python keeps the event loop from going on; the default is ten times as long, and
 the loop waits so long after each of its calls of the system."""
 DEFAULT_GRACE = 30  # seconds
-HEADER_SECONDS = 10.0
-"""How long a client may take until the end of its headers."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -91,7 +89,7 @@ def run(
         log_level="warning",
         lifespan="off",
         proxy_headers=False,
-        http=_Impatient,
+        http=HttpProtocol,
         ssl_certfile=certificate and certificate[0],
         ssl_keyfile=certificate and certificate[1],
         timeout_graceful_shutdown=grace,
@@ -108,43 +106,6 @@ def run(
     ):
         announce()
         server.run(sockets=[listener])
-
-
-class _Impatient(HttpToolsProtocol):
-    """uvicorn's protocol, but for clients that take their time to say what they want: they are cut off.
-
-    The body has its own limit, the request's; and uvicorn ends connections that are idle between requests.
-    """
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        super().connection_made(transport)
-        self._heading = True
-        self._timer: asyncio.TimerHandle | None = self.loop.call_later(HEADER_SECONDS, self._cut_off)
-
-    def on_message_begin(self) -> None:
-        self._heading = True
-        super().on_message_begin()
-
-    def on_headers_complete(self) -> None:
-        self._heading = False
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        super().on_headers_complete()
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self._heading and self._timer is None:
-            self._timer = self.loop.call_later(HEADER_SECONDS, self._cut_off)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        super().connection_lost(exc)
-
-    def _cut_off(self) -> None:
-        if not self.transport.is_closing():
-            self.transport.close()
 
 
 class _Server(uvicorn.Server):

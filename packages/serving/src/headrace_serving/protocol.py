@@ -1,0 +1,175 @@
+"""uvicorn's protocol of HTTP, with a limit on the time of headers, and bodies that are received where they will lie.
+
+A large body goes through five copies on its usual way: of the receiver's buffer, of the parser, and of the pieces in
+three stages. Here its reader may name memory for it; the parser stays out of it then, for it has told how long it is,
+and the system's call writes to that memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable
+from typing import cast
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+__all__ = ["HEADER_SECONDS", "PLACE", "HttpProtocol", "Place"]
+
+HEADER_SECONDS = 10.0
+"""How long a client may take until the end of its headers."""
+PLACE = "headrace_serving.place"
+"""Name of the ASGI extension by which a body is received in given memory."""
+Place = Callable[[memoryview], Awaitable[bool]]
+"""Fills memory of the length that the headers state with the body; False if it has to be received as usual."""
+_LARGE_BYTES = 64 << 10
+_SCRATCH_BYTES = 64 << 10
+
+
+class HttpProtocol(HttpToolsProtocol):
+    """One connection. Clients that take their time to say what they want are cut off.
+
+    The body has its own limit, the request's; and uvicorn ends connections that are idle between requests.
+    """
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        """Begin to wait for headers."""
+        super().connection_made(transport)
+        self._heading = True
+        self._timer: asyncio.TimerHandle | None = self.loop.call_later(HEADER_SECONDS, self._cut_off)
+
+    def on_message_begin(self) -> None:
+        """Begin a request."""
+        self._heading = True
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """Start the application."""
+        self._heading = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        super().on_headers_complete()
+        length = _stated_length(self.headers)
+        if length is not None and length >= _LARGE_BYTES:
+            scope = cast(dict[str, object], self.scope)
+            scope["extensions"] = {PLACE: functools.partial(self._place, self.cycle, length)}
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what has come."""
+        super().data_received(data)
+        if self._heading and self._timer is None:
+            self._timer = self.loop.call_later(HEADER_SECONDS, self._cut_off)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the application."""
+        if self._timer is not None:
+            self._timer.cancel()
+        super().connection_lost(exc)
+
+    def _cut_off(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.close()
+
+    async def _place(self, cycle: RequestResponseCycle, length: int, memory: memoryview) -> bool:
+        """Fill memory with the body of a request; see `Place`."""
+        begun = len(cycle.body)
+        usual = cycle is not self.cycle or cycle.disconnected or cycle.waiting_for_100_continue
+        if usual or len(memory) != length or begun > length or cycle.more_body != (begun < length):
+            return False
+        memory[:begun] = cycle.body
+        cycle.body = type(cycle.body)()
+        cycle.message_event.clear()
+        if begun < length:
+            filling = _Filling(self, memory[begun:])
+            self._hand_over(filling)
+            try:
+                await filling.done
+            except asyncio.CancelledError:
+                filling.discard()
+                raise
+            finally:
+                cycle.more_body = False
+        return True
+
+    def _hand_over(self, protocol: asyncio.BaseProtocol) -> None:
+        """Let another protocol receive; reading has to stop for that, for it may read in another way."""
+        self.flow.pause_reading()
+        self.transport.set_protocol(protocol)
+        self.flow.resume_reading()
+
+    def take_back(self) -> None:
+        """Receive again, from the end of a body that another protocol has received."""
+        self.parser = httptools.HttpRequestParser(self)  # the old one waits for that body
+        if hasattr(self.parser, "set_dangerous_leniencies"):
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn has it
+        self._hand_over(self)
+
+
+class _Filling(asyncio.BufferedProtocol):
+    """Receives the rest of a body in given memory.
+
+    Attributes:
+      done: is settled when it is full, or the connection lost; then with an error.
+    """
+
+    def __init__(self, http: HttpProtocol, memory: memoryview) -> None:
+        self._http = http
+        self._memory = memory
+        self._left = len(memory)
+        self._scratch: bytearray | None = None
+        self.done: asyncio.Future[None] = http.loop.create_future()
+
+    def discard(self) -> None:
+        """Let go of the memory; what comes is read and forgotten, so that the client can read its answer."""
+        self._scratch = bytearray(_SCRATCH_BYTES)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where the next bytes go."""
+        if self._scratch is not None:
+            return memoryview(self._scratch)[: self._left]
+        return self._memory[len(self._memory) - self._left :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Count what has come."""
+        self._left -= nbytes
+        if not self._left:
+            self._http.take_back()
+            self._settle(None)
+
+    def eof_received(self) -> None:
+        """End the connection."""
+        self._http.eof_received()
+
+    def pause_writing(self) -> None:
+        """Pass it on."""
+        self._http.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Pass it on."""
+        self._http.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell both who waits for the body and the application."""
+        self._http.connection_lost(exc)
+        self._settle(ConnectionResetError("the connection was lost before the end of the body"))
+
+    def _settle(self, error: Exception | None) -> None:
+        if self.done.done():
+            return
+        if error is None:
+            self.done.set_result(None)
+        else:
+            self.done.set_exception(error)
+
+
+def _stated_length(headers: list[tuple[bytes, bytes]]) -> int | None:
+    """Return the length of a body, if it is stated and the body not sent in chunks."""
+    length = None
+    for name, value in headers:
+        if name == b"content-length" and value.isdigit():
+            length = int(value)
+        elif name == b"transfer-encoding":
+            return None
+    return length
