@@ -121,3 +121,38 @@ def test_A81_part_and_stitch_undo_each_other() -> None:
         value = rng.normal(size=(rows, 2))
         feeds = {x: value, shard: rng.integers(0, 3, rows).astype(np.int32)}
         np.testing.assert_array_equal(session.run(again, feeds=feeds), value)
+
+
+def test_elements_of_a_variable_are_read_by_their_indices_and_get_their_part_of_the_gradient() -> None:
+    with hr.Graph().as_default() as graph:
+        variable = hr.Variable(np.arange(6.0).reshape(3, 2), name="v")
+        indices = hr.placeholder(hr.int32, [None, 2])
+        read = hr.apply_op("ResourceGatherNd", variable.handle, indices, dtype=hr.float64)
+        (gradient,) = hr.gradients(hr.sum(read * read), [variable])
+    assert read.shape == hr.Shape([None])
+    session = hr.Session(graph)
+    values, dense = session.run([read, gradient], feeds={indices: [[2, 1], [0, 0], [2, 1]]})
+    assert values.tolist() == [5, 0, 5]
+    assert dense.tolist() == [[0, 0], [0, 0], [0, 20]]
+    with pytest.raises(hr.errors.OutOfRangeError, match="an index is out of range"):
+        session.run(read, feeds={indices: [[2, 2]]})
+
+
+def test_rows_of_a_variable_read_by_their_indices_have_a_sparse_gradient() -> None:
+    with hr.Graph().as_default() as graph:
+        variable = hr.Variable(np.arange(6.0).reshape(3, 2), name="v")
+        read = hr.apply_op("ResourceGatherNd", variable.handle, [[1], [1]], dtype=hr.float64)
+        (gradient,) = hr.gradients(hr.sum(read * 3.0), [variable])
+    assert isinstance(gradient, hr.IndexedSlices)
+    indices, dense = hr.Session(graph).run([gradient.indices, gradient.to_dense()])
+    assert indices.tolist() == [1, 1]
+    assert dense.tolist() == [[0, 0], [6, 6], [0, 0]]
+
+
+def test_what_does_not_fit_the_variable_is_refused_where_its_elements_are_read() -> None:
+    with hr.Graph().as_default():
+        variable = hr.Variable(np.zeros((3, 2)))
+        with pytest.raises(hr.errors.DTypeError, match=r"another dtype(.|\n)*expected: float64(.|\n)*got: *float32"):
+            hr.apply_op("ResourceGatherNd", variable.handle, [[0]], dtype=hr.float32)
+        with pytest.raises(hr.errors.ShapeError):
+            hr.apply_op("ResourceGatherNd", variable.handle, [[0, 0, 0]], dtype=hr.float64)

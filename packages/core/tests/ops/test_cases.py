@@ -57,6 +57,7 @@ def test_operation_is_complete(op_def) -> None:
 _GRADIENT_TESTED_ELSEWHERE = {
     "ReadVariableOp",  # tests/grad/test_backprop.py: its gradient is that of the variable
     "ResourceGather",  # the same
+    "ResourceGatherNd",  # tests/grad/test_gather.py: the same
     "PreventGradient",  # the same: its rule is an error
     *("Switch", "Merge", "Enter", "Exit", "NextIteration"),  # their rule is an error: If and While stand for them
     "CheckNumerics",  # tests/ops/test_array.py: it is stateful, since an error is an effect

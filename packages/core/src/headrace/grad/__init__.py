@@ -76,4 +76,5 @@ from headrace.grad import (  # noqa: F401
     tensor_list,
     transfer,
     variable_scatter,
+    volume_pooling,
 )

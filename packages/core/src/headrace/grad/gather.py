@@ -92,6 +92,16 @@ def _gather_nd(op: Operation, g: Tensor) -> list[Tensor | None]:
     return [apply_op("ScatterNd", indices, g, shape, bad_indices_policy=policy), None]
 
 
+@register_gradient("ResourceGatherNd")
+def _resource_gather_nd(op: Operation, g: Tensor) -> list[Tensor | IndexedSlices | None]:
+    """Each element that was read gets its part of g; where whole rows are read the gradient stays sparse."""
+    handle, indices = op.inputs
+    shape: Tensor = apply_op("VariableShape", handle, out_type=indices.dtype)
+    if indices.shape.dims is not None and indices.shape.dims[1:] == (1,):
+        return [IndexedSlices(g, apply_op("Reshape", indices, [-1]), shape), None]
+    return [apply_op("ScatterNd", indices, g, shape), None]
+
+
 @register_gradient("ScatterNd")
 def _scatter_nd(op: Operation, g: Tensor) -> list[Tensor | None]:
     """Each update sees the element to which it was added."""

@@ -46,6 +46,8 @@ def _count(x: Tensor, vector: Tensor) -> Tensor:
     return _cast(apply_op("FloorDiv", apply_op("Size", x), apply_op("Size", vector)), vector.dtype)
 
 
+@register_gradient("FusedBatchNorm")
+@register_gradient("FusedBatchNormV2")
 @register_gradient("FusedBatchNormV3")
 def _fused_batch_norm(op: Operation, g: Tensor, *statistics: Tensor) -> list[Tensor | None]:
     """By x, scale and offset from the fused gradient; by the statistics where a gradient arrived at one of them."""
@@ -53,9 +55,9 @@ def _fused_batch_norm(op: Operation, g: Tensor, *statistics: Tensor) -> list[Ten
     training = op.attrs["is_training"]
     used = op.outputs[3:5] if training else (mean, variance)
     attrs = {name: op.attrs[name] for name in ("epsilon", "data_format", "is_training")}
-    dx, dscale, doffset, _, _ = apply_op(
-        "FusedBatchNormGradV3", g, x, _not_narrow(scale), *map(_not_narrow, (*used, op.outputs[5])), **attrs
-    )
+    kept = (*used, *op.outputs[5:])
+    name = op.type.replace("Norm", "NormGrad")
+    dx, dscale, doffset, _, _ = apply_op(name, g, x, _not_narrow(scale), *map(_not_narrow, kept), **attrs)
     dmean, dvariance = (None, None) if training else _by_statistics(op, dscale, doffset)
     if not all(_is_zero(item) for item in statistics[:4]):
         by_x, more_mean, more_variance = _through_statistics(op, statistics)
@@ -112,10 +114,13 @@ def _through_statistics(
     return _moved(op, by_x, back=True), apply_op("Mul", new_mean, kept), apply_op("Mul", new_variance, kept)
 
 
+@register_gradient("FusedBatchNormGrad")
+@register_gradient("FusedBatchNormGradV2")
 @register_gradient("FusedBatchNormGradV3")
 def _fused_batch_norm_grad(op: Operation, *arrived: Tensor) -> list[Tensor | None]:
     """The derivative of `_plain_batch_norm_grad`, which computes the same; mean and variance are inputs like others."""
-    return [*_by_composition(op.inputs[:5], arrived[:3], lambda inputs: _plain_batch_norm_grad(op, *inputs)), None]
+    found = _by_composition(op.inputs[:5], arrived[:3], lambda inputs: _plain_batch_norm_grad(op, *inputs))
+    return [*found, *[None] * (len(op.inputs) - 5)]
 
 
 def _by_composition(

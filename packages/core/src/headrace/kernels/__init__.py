@@ -79,4 +79,5 @@ from headrace.kernels import (  # noqa: F401
     variable_scatter,
     variants,
     volume,
+    volume_pooling,
 )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from headrace.interfaces import OpContext
+from headrace.interfaces import OpContext, VariableStorage
 from headrace.kernels.memo import memoized
 from headrace.kernels.registry import register_kernel
 from headrace.kernels.state import check_indices
@@ -40,7 +40,7 @@ def _gather(op: OpContext, params: Array, indices: Array, axis: Array, out: Arra
 def _gather_nd(op: OpContext, params: Array, indices: Array) -> Array:
     params, indices = np.asarray(params), np.asarray(indices)
     depth = check_index_depth(Shape(indices.shape), Shape(params.shape)) or 0
-    flat, valid = _flat_indices(op, indices, params.shape[:depth])
+    flat, valid = _flat_indices(indices, params.shape[:depth], ignore=_ignores(op))
     rows = params.reshape(_count(params.shape[:depth]), *params.shape[depth:])
     if not rows.shape[0]:
         taken = np.full((flat.size, *rows.shape[1:]), _zero(op, "Tparams"), params.dtype)
@@ -48,6 +48,19 @@ def _gather_nd(op: OpContext, params: Array, indices: Array) -> Array:
         taken = rows[np.where(valid, flat, 0)]
         taken[~valid] = _zero(op, "Tparams")
     return taken.reshape(indices.shape[:-1] + params.shape[depth:])
+
+
+@register_kernel("ResourceGatherNd")
+def _resource_gather_nd(op: OpContext, variable: VariableStorage, indices: Array) -> Array:
+    params, indices = variable.read(), np.asarray(indices)
+    depth = check_index_depth(Shape(indices.shape), Shape(params.shape)) or 0
+    flat, _ = _flat_indices(indices, params.shape[:depth])
+    rows = params.reshape(_count(params.shape[:depth]), *params.shape[depth:])
+    return np.take(rows, flat, axis=0).reshape(indices.shape[:-1] + params.shape[depth:])
+
+
+def _ignores(op: OpContext) -> bool:
+    return bool(op.attr("bad_indices_policy") == "IGNORE")
 
 
 def _zero(op: OpContext, name: str) -> object:
@@ -61,18 +74,18 @@ def _count(sizes: Sequence[int]) -> int:
     return total
 
 
-def _flat_indices(op: OpContext, indices: Array, sizes: Sequence[int]) -> tuple[Array, Array]:
+def _flat_indices(indices: Array, sizes: Sequence[int], *, ignore: bool = False) -> tuple[Array, Array]:
     """The number of the row that each index names, and whether there is such a row.
 
     Raises:
-      OutOfRangeError: there is none, unless the operation ignores that.
+      OutOfRangeError: there is none, and that is not to be ignored.
     """
     coordinates = indices.reshape(_count(indices.shape[:-1]), indices.shape[-1])
     flat = np.zeros(len(coordinates), np.int64)
     valid = np.ones(len(coordinates), bool)
     for column, size in enumerate(sizes):
         values = coordinates[:, column].astype(np.int64)
-        if op.attr("bad_indices_policy") == "IGNORE":
+        if ignore:
             valid &= (values >= 0) & (values < size)
         else:
             check_indices(values, size)
@@ -85,7 +98,7 @@ def _scatter_nd(op: OpContext, indices: Array, updates: Array, shape: Array, out
     sizes = checked_sizes(shape)
     indices, updates = np.asarray(indices), np.asarray(updates)
     check_updates(Shape(indices.shape), Shape(updates.shape), Shape(sizes))
-    flat, valid = _flat_indices(op, indices, sizes[: indices.shape[-1]])
+    flat, valid = _flat_indices(indices, sizes[: indices.shape[-1]], ignore=_ignores(op))
     if out is None:
         out = np.empty(sizes, updates.dtype)
     out[...] = _zero(op, "T")
@@ -115,7 +128,7 @@ def _tensor_scatter(
 ) -> Array:
     tensor, indices, updates = np.asarray(tensor), np.asarray(indices), np.asarray(updates)
     check_updates(Shape(indices.shape), Shape(updates.shape), Shape(tensor.shape))
-    flat, valid = _flat_indices(op, indices, tensor.shape[: indices.shape[-1]])
+    flat, valid = _flat_indices(indices, tensor.shape[: indices.shape[-1]], ignore=_ignores(op))
     if out is None:
         out = np.empty(tensor.shape, tensor.dtype)
     out[...] = tensor

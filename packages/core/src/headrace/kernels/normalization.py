@@ -67,6 +67,13 @@ def _fused_batch_norm(
     return (y, *statistics, np.zeros(0, scale.dtype))
 
 
+@register_kernel("FusedBatchNorm")
+@register_kernel("FusedBatchNormV2")
+def _fused_batch_norm_before(op: OpContext, *inputs: Array) -> tuple[Array, ...]:
+    """The earlier versions lack the last output, which is empty."""
+    return _fused_batch_norm(op, *inputs)[:5]
+
+
 def _without_pixels(x: Array, dtype: np.dtype[np.generic], channels: int) -> tuple[Array, ...]:
     """The statistics of no pixel are not numbers, as in TensorFlow."""
     undefined = np.full(channels, np.nan).astype(dtype)
@@ -92,9 +99,11 @@ def _moved(
     return keep * running[0] + take * mean, keep * running[1] + take * variance
 
 
+@register_kernel("FusedBatchNormGrad")
+@register_kernel("FusedBatchNormGradV2")
 @register_kernel("FusedBatchNormGradV3")
 def _fused_batch_norm_grad(
-    op: OpContext, gradient: Array, x: Array, scale: Array, mean: Array, variance: Array, unused: Array
+    op: OpContext, gradient: Array, x: Array, scale: Array, mean: Array, variance: Array, unused: Array | None = None
 ) -> tuple[Array, ...]:
     layout = _Layout.of(op, x)
     rows, g = layout.rows(x), layout.rows(gradient)

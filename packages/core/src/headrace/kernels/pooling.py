@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 
 import numpy as np
 
@@ -11,10 +12,12 @@ from headrace.interfaces import OpContext
 from headrace.kernels.accumulation import stored, widened
 from headrace.kernels.registry import register_kernel
 from headrace.ops.pooling import ChannelsLast, check_pooled, pooled_shape
-from headrace.ops.window import Plane, Window, given_sizes
+from headrace.ops.window import Plane, Window, WindowAxis, given_sizes
 from headrace.types import Array, Shape
 
-__all__: list[str] = []
+__all__ = ["bits_of", "first_hits", "lowest", "window_counts", "window_parts"]
+
+Place = tuple[slice, ...]
 
 
 def _window(op: OpContext, images: Sequence[int], pads: Sequence[int] = ()) -> tuple[Window, Plane]:
@@ -28,12 +31,10 @@ def _last(window: Window, images: Array) -> Array:
     return images.transpose(window.to_channels_last)
 
 
-def _parts(plane: Plane) -> Iterator[tuple[tuple[slice, ...], tuple[slice, ...]]]:
-    """For each tap of the window, in order, the outputs and the inputs that meet under it."""
-    everything = slice(None)
-    for _, outputs_i, inputs_i in plane[0].slices():
-        for _, outputs_j, inputs_j in plane[1].slices():
-            yield (everything, outputs_i, outputs_j), (everything, inputs_i, inputs_j)
+def window_parts(axes: Sequence[WindowAxis]) -> Iterator[tuple[Place, Place]]:
+    """For each tap of the window, in order, the outputs and the inputs that meet under it; channels are last."""
+    for taps in product(*(list(axis.slices()) for axis in axes)):
+        yield (slice(None), *(outputs for _, outputs, _ in taps)), (slice(None), *(inputs for _, _, inputs in taps))
 
 
 @register_kernel("MaxPool", takes_out=True)
@@ -43,24 +44,25 @@ def _max_pool(op: OpContext, images: Array, out: Array | None = None) -> Array:
     window, plane = _window(op, images.shape, pads)
     result = np.empty(shape, images.dtype) if out is None else out
     x, y = _last(window, images), _last(window, result)
-    y[...] = _lowest(images.dtype)
-    for outputs, inputs in _parts(plane):
+    y[...] = lowest(images.dtype)
+    for outputs, inputs in window_parts(plane):
         np.maximum(y[outputs], x[inputs], out=y[outputs])
     return result
 
 
-def _lowest(dtype: np.dtype[np.generic]) -> float | int:
+def lowest(dtype: np.dtype[np.generic]) -> float | int:
+    """What every value of a dtype is at least as large as."""
     return int(np.iinfo(dtype.name).min) if dtype.kind in "iu" else -np.inf
 
 
-def _first_hits(plane: Plane, x: Array, y: Array) -> Iterator[tuple[tuple[slice, ...], tuple[slice, ...], Array]]:
+def first_hits(plane: Sequence[WindowAxis], x: Array, y: Array) -> Iterator[tuple[Place, Place, Array]]:
     """For each tap its outputs, its inputs, and where it holds the window's first largest value.
 
     A NaN makes the window's value NaN, so it is what the window gives.
     """
     free = np.ones(y.shape, np.bool_)
     has_nan = y.dtype.kind not in "iu" and bool(np.isnan(y).any())
-    for outputs, inputs in _parts(plane):
+    for outputs, inputs in window_parts(plane):
         values = x[inputs]
         hit = values == y[outputs]
         if has_nan:
@@ -70,7 +72,7 @@ def _first_hits(plane: Plane, x: Array, y: Array) -> Iterator[tuple[tuple[slice,
         yield outputs, inputs, hit
 
 
-def _bits(values: Array) -> Array:
+def bits_of(values: Array) -> Array:
     """The same memory seen as integers: multiplied by a mask, they let no infinity or NaN through where it is false."""
     return values.view(np.dtype(f"u{values.dtype.itemsize}"))
 
@@ -88,11 +90,11 @@ def _max_pool_grad(op: OpContext, images: Array, pooled: Array, gradient: Array,
     result = out if direct and out is not None else np.empty(images.shape, g.dtype)
     result[...] = 0
     dx = _last(window, result)
-    for outputs, inputs, hit in _first_hits(plane, _last(window, images), _last(window, pooled)):
+    for outputs, inputs, hit in first_hits(plane, _last(window, images), _last(window, pooled)):
         if apart:
-            np.multiply(_bits(g)[outputs], hit, out=_bits(dx)[inputs])
+            np.multiply(bits_of(g)[outputs], hit, out=bits_of(dx)[inputs])
         else:
-            dx[inputs] += (_bits(g)[outputs] * hit).view(g.dtype)
+            dx[inputs] += (bits_of(g)[outputs] * hit).view(g.dtype)
     return result if direct else stored(result, images.dtype, out)
 
 
@@ -104,8 +106,8 @@ def _max_pool_grad_grad(
     check_pooled(Shape(images.shape), Shape(gradient.shape), "grad")
     window, plane = _window(op, images.shape)
     result = np.zeros(pooled.shape, images.dtype)
-    g, y = _bits(_last(window, np.ascontiguousarray(gradient))), _bits(_last(window, result))
-    for outputs, inputs, hit in _first_hits(plane, _last(window, images), _last(window, pooled)):
+    g, y = bits_of(_last(window, np.ascontiguousarray(gradient))), bits_of(_last(window, result))
+    for outputs, inputs, hit in first_hits(plane, _last(window, images), _last(window, pooled)):
         y[outputs] |= g[inputs] * hit
     return stored(result, images.dtype, out)
 
@@ -116,14 +118,14 @@ def _max_pool_with_argmax(op: OpContext, images: Array) -> tuple[Array, Array]:
     shape = pooled_shape(plain, Shape(images.shape)).as_tuple()
     window, taps = Window.of_pooling(plain)
     plane = window.plane(images.shape[1], images.shape[2], taps)
-    values = np.full(shape, _lowest(images.dtype), images.dtype)
-    for outputs, inputs in _parts(plane):
+    values = np.full(shape, lowest(images.dtype), images.dtype)
+    for outputs, inputs in window_parts(plane):
         np.maximum(values[outputs], images[inputs], out=values[outputs])
     numbers = np.arange(images.size, dtype=np.int64).reshape(images.shape)
     if not op.attr("include_batch_in_index"):
         numbers %= max(images[:1].size, 1)
     places = np.zeros(shape, np.int64)
-    for outputs, inputs, hit in _first_hits(plane, images, values):
+    for outputs, inputs, hit in first_hits(plane, images, values):
         np.copyto(places[outputs], numbers[inputs], where=hit)
     return values, places.astype(op.attr("Targmax").array_type)
 
@@ -161,13 +163,15 @@ def _max_pool_grad_grad_with_argmax(op: OpContext, images: Array, gradient: Arra
     return np.asarray(gradient.reshape(-1)[_places(op, images, argmax)])
 
 
-def _counts(plane: Plane, dtype: np.dtype[np.generic]) -> Array:
-    """How many inputs each window covers: `[rows', columns', 1]`."""
-    rows, columns = (np.zeros(axis.outputs) for axis in plane)
-    for axis, counts in zip(plane, (rows, columns), strict=True):
+def window_counts(axes: Sequence[WindowAxis], dtype: np.dtype[np.generic]) -> Array:
+    """How many inputs each window covers: `[outputs of each axis..., 1]`."""
+    total = np.ones(())
+    for axis in axes:
+        counts = np.zeros(axis.outputs)
         for _, outputs, _ in axis.slices():
             counts[outputs] += 1
-    return np.multiply.outer(rows, columns)[..., None].astype(dtype)
+        total = np.multiply.outer(total, counts)
+    return total[..., None].astype(dtype)
 
 
 @register_kernel("AvgPool", takes_out=True)
@@ -177,9 +181,9 @@ def _avg_pool(op: OpContext, images: Array, out: Array | None = None) -> Array:
     x = widened(images)
     result = np.zeros(shape, x.dtype)
     x, y = _last(window, x), _last(window, result)
-    for outputs, inputs in _parts(plane):
+    for outputs, inputs in window_parts(plane):
         y[outputs] += x[inputs]
-    y /= _counts(plane, y.dtype)
+    y /= window_counts(plane, y.dtype)
     return stored(result, images.dtype, out)
 
 
@@ -190,8 +194,8 @@ def _avg_pool_grad(op: OpContext, sizes: Array, gradient: Array, out: Array | No
     window, plane = _window(op, shape)
     g = widened(gradient)
     result = np.zeros(shape, g.dtype)
-    share = _last(window, g) / _counts(plane, g.dtype)
+    share = _last(window, g) / window_counts(plane, g.dtype)
     dx = _last(window, result)
-    for outputs, inputs in _parts(plane):
+    for outputs, inputs in window_parts(plane):
         dx[inputs] += share[outputs]
     return stored(result, gradient.dtype, out)

@@ -11,7 +11,7 @@ from headrace.interfaces import OpContext
 from headrace.kernels.accumulation import stored, widened
 from headrace.kernels.registry import register_kernel
 from headrace.ops.convolution import check_gradient_shape
-from headrace.ops.volume import to_channels_last, volume_axes, volume_shape
+from headrace.ops.volume import inner_sizes, to_channels_last, volume_axes, volume_shape
 from headrace.ops.window import given_sizes
 from headrace.types import Array, Shape
 
@@ -28,7 +28,7 @@ def _parts(
     op: OpContext, sizes: Sequence[int], filters: Sequence[int], channels: int
 ) -> Iterator[tuple[Place, Place, Place]]:
     """Yield the places of inputs, filter and outputs that meet, for each tap and each group of channels."""
-    axes = volume_axes(op, sizes, filters[:3])
+    axes = volume_axes(op, sizes, filters[:3], inner_sizes(op, "dilations"))
     depth, outputs = filters[3:]
     groups = channels // depth
     share = outputs // groups

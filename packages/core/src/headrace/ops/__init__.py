@@ -81,4 +81,5 @@ from headrace.ops import (  # noqa: F401
     transfer,
     variable_scatter,
     volume,
+    volume_pooling,
 )

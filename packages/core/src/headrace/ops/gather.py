@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from headrace import types
-from headrace.errors import ShapeError
+from headrace.errors import DTypeError, ShapeError
 from headrace.graph import attr
 from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
 from headrace.graph.op_def import InferenceContext, register_op
@@ -112,6 +112,31 @@ def _gather_nd_shape(op: InferenceContext) -> list[Shape]:
     if depth is None or params.dims is None or indices.dims is None:
         return [Shape()]
     return [Shape((*indices.dims[:-1], *params.dims[depth:]))]
+
+
+@register_op(
+    "ResourceGatherNd",
+    inputs={"resource": "resource", "indices": "Tindices"},
+    outputs={"output": "dtype"},
+    attrs={"dtype": attr.any_type, "Tindices": attr.index_type},
+    stateful=True,
+    reads_only=True,
+)
+def _resource_gather_nd_shape(op: InferenceContext) -> list[Shape]:
+    """Elements or slices of a variable, those that the last axis of the indices names."""
+    known = op.variable_spec(0)
+    variable, indices = known.shape if known is not None else Shape(), op.inputs[1].shape
+    if known is not None and known.dtype is not op.attr("dtype"):
+        raise DTypeError(
+            "the variable has another dtype",
+            expected=str(known.dtype),
+            got=str(op.attr("dtype")),
+            hint="give the attribute dtype that of the variable",
+        )
+    depth = check_index_depth(indices, variable)
+    if depth is None or variable.dims is None or indices.dims is None:
+        return [Shape()]
+    return [Shape((*indices.dims[:-1], *variable.dims[depth:]))]
 
 
 def check_index_depth(indices: Shape, params: Shape) -> int | None:

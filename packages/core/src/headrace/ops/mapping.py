@@ -79,8 +79,8 @@ def scan(
       [1. 3. 6.] 6.0
     """
     check_callable(function, "the function of scan", "carry, row")
-    options = {"recompute": recompute, "swap_to_host": swap_to_host}
-    return _loop(function, elements, init, name or "scan", reverse=reverse, **options)
+    name = name or "scan"
+    return _loop(function, elements, init, name, reverse=reverse, recompute=recompute, swap_to_host=swap_to_host)
 
 
 _FIRST = object()
@@ -147,7 +147,8 @@ def _loop(
     name: str,
     *,
     reverse: bool = False,
-    **options: bool,
+    recompute: bool = False,
+    swap_to_host: bool = False,
 ) -> tuple[Any, Any]:
     """What `function` gave at each row, stacked, and the last carried value; see `scan`."""
     leaves, rebuild_row = flatten(elements)
@@ -174,7 +175,7 @@ def _loop(
         outs, rebuild_given = flatten(given)
         written = traced_leaves(loop.body, outs, [None] * len(outs))
         stacks = [_written(loop, tensor) for tensor in written]
-        outputs = loop.finish(predicate, results, **options)
+        outputs = loop.finish(predicate, results, recompute=recompute, swap_to_host=swap_to_host)
         stacked = [
             _stacked(outputs[carry.number], tensor, tensors, reverse=reverse)
             for carry, tensor in zip(stacks, written, strict=True)

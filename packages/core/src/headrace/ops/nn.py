@@ -35,6 +35,7 @@ from headrace.ops.pooling import avg_pool2d, max_pool2d, max_pool2d_with_argmax
 from headrace.ops.random import dropout_mask
 from headrace.ops.rnn import rnn
 from headrace.ops.volume import conv3d
+from headrace.ops.volume_pooling import avg_pool3d, max_pool3d
 from headrace.ops.window import DATA_FORMAT
 from headrace.types import Shape
 
@@ -42,6 +43,7 @@ __all__ = [
     "Candidates",
     "attention",
     "avg_pool2d",
+    "avg_pool3d",
     "batch_norm",
     "bias_add",
     "conv2d",
@@ -67,6 +69,7 @@ __all__ = [
     "log_uniform_candidates",
     "max_pool2d",
     "max_pool2d_with_argmax",
+    "max_pool3d",
     "moments",
     "nce_loss",
     "relu",

@@ -48,81 +48,91 @@ def _channels(op: InferenceContext, known: int | None, indices: Sequence[int], *
     return vector
 
 
-@register_op(
-    "FusedBatchNormV3",
-    inputs={"x": "T", "scale": "U", "offset": "U", "mean": "U", "variance": "U"},
-    outputs={
-        "y": "T",
-        "batch_mean": "U",
-        "batch_variance": "U",
-        "reserve_space_1": "U",
-        "reserve_space_2": "U",
-        "reserve_space_3": "U",
-    },
-    attrs={
-        "T": attr.floating,
-        "U": _STATISTICS,
+_IMAGE_FORMATS = attr.string("NHWC", allowed=["NHWC", "NCHW"])
+
+
+def _register_batch_norm(suffix: str, types: dict[str, AttrSpec], formats: AttrSpec, count: int) -> None:
+    """Register one version of the fused operation, which has the statistics of dtype U, or T where there is no U.
+
+    Args:
+      suffix: what its name ends in.
+      types: the dtype attributes.
+      formats: the attribute for the data format.
+      count: how many outputs are there for the gradient alone.
+    """
+    u = "U" if "U" in types else "T"
+    reserved = {f"reserve_space_{number}": u for number in range(1, count + 1)}
+    attrs: dict[str, AttrSpec] = {
+        **types,
         "epsilon": attr.float(0.0001),
         "exponential_avg_factor": attr.float(1.0),
-        "data_format": _FORMATS,
+        "data_format": formats,
         "is_training": attr.bool(True),
-    },
-)
-def _fused_batch_norm_shape(op: InferenceContext) -> list[Shape]:
-    """(x - mean) / sqrt(variance + epsilon) * scale + offset per channel, and the statistics.
+    }
 
-    In training the mean and variance are those of the batch; the second and third output are the running ones, moved
-    towards the batch's by `exponential_avg_factor` (the variance with Bessel's correction, N / (N - 1)); the fourth and
-    fifth are the batch's own, for the gradient. Otherwise all of them are the inputs.
-    """
-    images, channels = _images(op, 0)
-    running = op.attr("is_training") and op.attr("exponential_avg_factor") == 1.0
-    vector = _channels(op, channels, [1, 2])
-    vector = _channels(op, vector[0], [3, 4], empty=running)
-    if vector[0] is not None:
-        axis = channel_axis(op.attr("data_format"), len(images))
-        images = Shape([vector[0] if place == axis else size for place, size in enumerate(images)])
-    return [images, vector, vector, vector, vector, Shape([0])]
+    @register_op(
+        f"FusedBatchNorm{suffix}",
+        inputs={"x": "T", "scale": u, "offset": u, "mean": u, "variance": u},
+        outputs={"y": "T", "batch_mean": u, "batch_variance": u, **reserved},
+        attrs=attrs,
+    )
+    def fused_batch_norm_shape(op: InferenceContext) -> list[Shape]:
+        """(x - mean) / sqrt(variance + epsilon) * scale + offset per channel, and the statistics.
+
+        In training the mean and variance are those of the batch; the second and third output are the running ones,
+        moved towards the batch's by `exponential_avg_factor` (the variance with Bessel's correction, N / (N - 1)); the
+        fourth and fifth are the batch's own, for the gradient. Otherwise all of them are the inputs.
+        """
+        images, channels = _images(op, 0)
+        running = op.attr("is_training") and op.attr("exponential_avg_factor") == 1.0
+        vector = _channels(op, channels, [1, 2])
+        vector = _channels(op, vector[0], [3, 4], empty=running)
+        if vector[0] is not None:
+            axis = channel_axis(op.attr("data_format"), len(images))
+            images = Shape([vector[0] if place == axis else size for place, size in enumerate(images)])
+        return [images, vector, vector, vector, vector, *[Shape([0])] * (count - 2)]
 
 
-@register_op(
-    "FusedBatchNormGradV3",
-    inputs={
-        "y_backprop": "T",
-        "x": "T",
-        "scale": "U",
-        "reserve_space_1": "U",
-        "reserve_space_2": "U",
-        "reserve_space_3": "U",
-    },
-    outputs={
-        "x_backprop": "T",
-        "scale_backprop": "U",
-        "offset_backprop": "U",
-        "reserve_space_4": "U",
-        "reserve_space_5": "U",
-    },
-    attrs={
-        "T": attr.floating,
-        "U": attr.type(float32, float64),
+def _register_batch_norm_grad(suffix: str, types: dict[str, AttrSpec], formats: AttrSpec, count: int) -> None:
+    """Register the gradient of one version, which takes so many of its reserved outputs."""
+    u = "U" if "U" in types else "T"
+    attrs: dict[str, AttrSpec] = {
+        **types,
         "epsilon": attr.float(0.0001),
-        "data_format": _FORMATS,
+        "data_format": formats,
         "is_training": attr.bool(True),
-    },
-)
-def _fused_batch_norm_grad_shape(op: InferenceContext) -> list[Shape]:
-    """The gradients of FusedBatchNormV3 by x, scale and offset, from the mean and variance it used; then two zeros."""
-    gradient, channels = _images(op, 0)
-    images, others = _images(op, 1)
-    if not images.is_compatible_with(gradient):
-        raise ShapeError(
-            "the gradient does not fit x",
-            expected=str(images),
-            got=str(gradient),
-            hint="pass the gradient by y, in the data_format of x",
-        )
-    vector = _channels(op, channels if channels is not None else others, [2, 3, 4])
-    return [images.merge(gradient), vector, vector, Shape([]), Shape([])]
+    }
+    reserved = {f"reserve_space_{number}": u for number in range(1, count + 1)}
+    zeros = {f"reserve_space_{number}": u for number in range(count + 1, count + 3)}
+
+    @register_op(
+        f"FusedBatchNormGrad{suffix}",
+        inputs={"y_backprop": "T", "x": "T", "scale": u, **reserved},
+        outputs={"x_backprop": "T", "scale_backprop": u, "offset_backprop": u, **zeros},
+        attrs=attrs,
+    )
+    def fused_batch_norm_grad_shape(op: InferenceContext) -> list[Shape]:
+        """The gradients of the fused operation by x, scale and offset, from the mean and variance used; two zeros."""
+        gradient, channels = _images(op, 0)
+        images, others = _images(op, 1)
+        if not images.is_compatible_with(gradient):
+            raise ShapeError(
+                "the gradient does not fit x",
+                expected=str(images),
+                got=str(gradient),
+                hint="pass the gradient by y, in the data_format of x",
+            )
+        vector = _channels(op, channels if channels is not None else others, [2, 3, 4])
+        return [images.merge(gradient), vector, vector, Shape([]), Shape([])]
+
+
+_WIDE = attr.type(float32, float64)
+_register_batch_norm("", {"T": _WIDE}, _IMAGE_FORMATS, 2)
+_register_batch_norm("V2", {"T": attr.floating, "U": _WIDE}, _IMAGE_FORMATS, 2)
+_register_batch_norm("V3", {"T": attr.floating, "U": _STATISTICS}, _FORMATS, 3)
+_register_batch_norm_grad("", {"T": _WIDE}, _IMAGE_FORMATS, 2)
+_register_batch_norm_grad("V2", {"T": attr.floating, "U": _WIDE}, _IMAGE_FORMATS, 2)
+_register_batch_norm_grad("V3", {"T": attr.floating, "U": _WIDE}, _FORMATS, 3)
 
 
 _NEIGHBOURS = {

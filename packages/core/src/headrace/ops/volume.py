@@ -14,7 +14,7 @@ from headrace.ops.convolution import check_gradient_shape
 from headrace.ops.window import WindowAxis
 from headrace.types import Shape
 
-__all__ = ["conv3d", "to_channels_last", "volume_axes", "volume_shape"]
+__all__ = ["conv3d", "five", "inner_sizes", "to_channels_last", "volume_axes", "volume_outputs", "volume_shape"]
 
 _WINDOW: dict[str, AttrSpec] = {
     "T": attr.floating,
@@ -30,7 +30,7 @@ def to_channels_last(op: HasAttrs) -> tuple[int, ...]:
     return (0, 2, 3, 4, 1) if op.attr("data_format") == "NCDHW" else (0, 1, 2, 3, 4)
 
 
-def _three(op: HasAttrs, name: str) -> tuple[int, ...]:
+def inner_sizes(op: HasAttrs, name: str) -> tuple[int, ...]:
     """Of five numbers, one per axis, those of depth, rows and columns."""
     values = op.attr(name)
     if len(values) != 5 or min(values) < 1:
@@ -38,7 +38,7 @@ def _three(op: HasAttrs, name: str) -> tuple[int, ...]:
             f"attr '{name}' is not right",
             expected="five positive integers, one per axis",
             got=str(list(values)),
-            hint=f"in hr.nn.conv3d one number stands for depth, rows and columns, such as {name}=2",
+            hint=f"in hr.nn one number stands for depth, rows and columns, such as {name}=2",
         )
     batch, *inner, channels = (values[axis] for axis in to_channels_last(op))
     if (batch, channels) != (1, 1):
@@ -51,24 +51,38 @@ def _three(op: HasAttrs, name: str) -> tuple[int, ...]:
     return tuple(inner)
 
 
-def volume_axes(op: HasAttrs, sizes: Sequence[int], taps: Sequence[int]) -> list[WindowAxis]:
+def volume_axes(
+    op: HasAttrs, sizes: Sequence[int], taps: Sequence[int], dilations: Sequence[int] = (1, 1, 1)
+) -> list[WindowAxis]:
     """The three axes along which the window slides.
 
     Args:
       op: the operation, for its attributes.
       sizes: depth, rows and columns of the volumes.
-      taps: those of the filter.
+      taps: those of the window.
+      dilations: inputs from one tap to the next.
     """
     axes = []
-    given = zip(sizes, taps, _three(op, "strides"), _three(op, "dilations"), strict=True)
+    given = zip(sizes, taps, inner_sizes(op, "strides"), dilations, strict=True)
     for size, count, stride, dilation in given:
-        outputs = _outputs(op, size, count, stride, dilation) or 0
+        outputs = volume_outputs(op, size, count, stride, dilation) or 0
         before = max(0, (outputs - 1) * stride + (count - 1) * dilation + 1 - size) // 2
         axes.append(WindowAxis(size, count, stride, dilation, before if op.attr("padding") == "SAME" else 0, outputs))
     return axes
 
 
-def _outputs(op: HasAttrs, size: int | None, taps: int | None, stride: int, dilation: int) -> int | None:
+def volume_outputs(op: HasAttrs, size: int | None, taps: int | None, stride: int, dilation: int = 1) -> int | None:
+    """The size of the output along one axis.
+
+    Args:
+      op: the operation, for its padding.
+      size: of the volumes.
+      taps: elements of the window.
+      stride: inputs from one output to the next.
+      dilation: inputs from one tap to the next.
+    Raises:
+      ShapeError: the window is larger than the volumes.
+    """
     if size is None:
         return None
     if op.attr("padding") == "SAME":
@@ -116,8 +130,8 @@ def volume_shape(op: HasAttrs, volumes: Shape, filters: Shape) -> Shape:
                 got=f"volumes {volumes}, filter {filters}",
                 hint="filters are [depth, rows, columns, channels, outputs]; check data_format too",
             )
-    moves = zip(sizes, taps, _three(op, "strides"), _three(op, "dilations"), strict=True)
-    last = [batch, *(_outputs(op, *given) for given in moves), outputs]
+    moves = zip(sizes, taps, inner_sizes(op, "strides"), inner_sizes(op, "dilations"), strict=True)
+    last = [batch, *(volume_outputs(op, *given) for given in moves), outputs]
     return Shape([last[order.index(axis)] for axis in range(5)])
 
 
@@ -187,15 +201,16 @@ def conv3d(
         "Conv3D",
         x,
         filters,
-        strides=_five(strides, data_format),
+        strides=five(strides, data_format),
         padding=padding,
-        dilations=_five(dilations, data_format),
+        dilations=five(dilations, data_format),
         data_format=data_format,
         name=name,
     )
     return result
 
 
-def _five(values: int | Sequence[int], data_format: str) -> list[int]:
+def five(values: int | Sequence[int], data_format: str) -> list[int]:
+    """One number, or one for each of depth, rows and columns, as one for each axis."""
     inner = [values] * 3 if isinstance(values, int) else list(values)
     return [1, 1, *inner] if data_format == "NCDHW" else [1, *inner, 1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -223,7 +224,7 @@ _CHANNELS_FIRST = np.ascontiguousarray(_IMAGES.transpose(0, 3, 1, 2))
 _GRADIENT_FIRST = np.ascontiguousarray(_GRADIENT.transpose(0, 3, 1, 2))
 _VOLUMES = _uniform(2, 2, 1, 2, 3)
 
-CASES = [
+_ALL = [
     _forward("training", [_IMAGES, _SCALE, _OFFSET, _NONE, _NONE]),
     _forward("training, statistics that are not used", [_IMAGES, *_FOUR]),
     _forward("running statistics", [_IMAGES, *_FOUR], _RUNNING),
@@ -311,4 +312,42 @@ CASES = [
         raises="two shapes contradict each other|different shapes",
     ),
     *_LAYER_CASES,
+]
+
+
+def _before(case: OpCase, suffix: str) -> OpCase:
+    """A case of the third version as one of an earlier one, without the last output or the gradient's last input."""
+    name = case.op.replace("V3", suffix)
+    expected: Any = case.expected
+    if "Grad" in name:
+        expected = partial(_with_nothing, expected) if callable(expected) else expected
+    elif expected is not None:
+        expected = partial(_without_last, expected) if callable(expected) else expected[:5]
+    return replace(case, id=f"{name}/{case.id.split('/')[1]}", op=name, inputs=case.inputs[:5], expected=expected)
+
+
+def _with_nothing(function: Callable[..., Any], *inputs: Array) -> Any:
+    return function(*inputs, _NONE)
+
+
+def _without_last(function: Callable[..., Any], *inputs: Array) -> Any:
+    return function(*inputs)[:5]
+
+
+def _is_taken(case: OpCase, suffix: str) -> bool:
+    """True if an earlier version has the dtypes and the data format of a case."""
+    dtypes = {np.asarray(value).dtype.name for value in case.inputs}
+    given = dtypes <= ({"float32"} if not suffix else {"float32", "float16", "bfloat16"})
+    plain = all(np.asarray(value).dtype == np.float32 for value in case.inputs[2 if "Grad" in case.op else 1 :])
+    return given and plain and len(case.attrs.get("data_format", "NHWC")) == 4
+
+
+CASES = [
+    *_ALL,
+    *(
+        _before(case, suffix)
+        for suffix in ("", "V2")
+        for case in _ALL
+        if case.op.startswith("FusedBatchNorm") and _is_taken(case, suffix)
+    ),
 ]
