@@ -37,6 +37,10 @@ class Config:
         group give to the process. It bounds every pool, that of NumPy's BLAS too; BLAS knows one number for the
         process, so where steps with different ones run at the same time, that of the one that began last holds.
       deterministic: give the same bits whatever the number of threads is, at a cost in speed.
+      memory_limit: bytes that one step may need beside variables, feeds and constants, or None. A step that would need
+        more, as far as shapes tell, is refused before it runs.
+      recompute: where a step would need more than `memory_limit`, compute values of the forward pass again for the
+        backward pass instead of keeping them, until it fits. Results are the same to the last bit.
     """
 
     passes: tuple[str | Callable[..., Any], ...] = DEFAULT_PASSES
@@ -50,6 +54,8 @@ class Config:
     log_placement: bool = False
     threads: int | None = None
     deterministic: bool = False
+    memory_limit: int | None = None
+    recompute: bool = False
 
     def __enter__(self) -> Config:
         _tokens.set((*_tokens.get(), _current.set(self)))
@@ -70,14 +76,9 @@ def current_config() -> Config:
     return _current.get()
 
 
-def _check_threads(threads: Any) -> None:
-    if threads is not None and (not isinstance(threads, int) or isinstance(threads, bool) or threads < 1):
-        raise InvalidArgumentError(
-            "threads are counted",
-            expected="a whole number from 1 on, or None",
-            got=repr(threads),
-            hint="hr.config(threads=2)",
-        )
+def _check_count(value: Any, message: str, hint: str) -> None:
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+        raise InvalidArgumentError(message, expected="a whole number from 1 on, or None", got=repr(value), hint=hint)
 
 
 def config(**options: Any) -> Config:
@@ -105,7 +106,8 @@ def config(**options: Any) -> Config:
                 got=name,
                 hint="hr.config() shows every option with its value",
             )
-    _check_threads(options.get("threads"))
+    _check_count(options.get("threads"), "threads are counted", "hr.config(threads=2)")
+    _check_count(options.get("memory_limit"), "memory is counted in bytes", "hr.config(memory_limit=2 << 30)")
     if "passes" in options:
         if isinstance(options["passes"], str):
             raise InvalidArgumentError(

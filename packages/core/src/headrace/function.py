@@ -24,6 +24,7 @@ from headrace.graph.scopes import control_dependencies, current_graph, current_s
 from headrace.graph.source import SourceLine
 from headrace.ops.branching import check_callable
 from headrace.ops.sparse import SparseTensor
+from headrace.plan.explanation import Explanation, explain_plan
 from headrace.runtime.fetches import Fetches, flatten_fetches
 from headrace.runtime.resources import ResourceManager, process_resources
 from headrace.runtime.step_definition import StepDefinition
@@ -74,19 +75,20 @@ class Lowered:
     Attributes:
       graph: the optimised graph.
       backend: the name of the backend that compiles it.
+      explanation: what that made of it.
     """
 
     graph: Graph
     backend: str
+    explanation: Explanation
 
     def text(self) -> str:
         """The optimised graph, one operation a line."""
         return format_graph(self.graph)
 
     def explain(self) -> str:
-        """What the backend made of it."""
-        count = self.text().count("\n")
-        return f"backend {self.backend}: one segment of {count} operations"
+        """What the backend made of it: segments, kernels and fused loops, why, the memory and the arithmetic."""
+        return str(self.explanation)
 
 
 @dataclass(slots=True)
@@ -171,7 +173,7 @@ class Function:
         static = _flatten(bound, leaves)
         arrays = [as_array(leaf, None) for leaf in leaves]
         plan = self._trace_for(static, arrays, bound).definition.plan_for(arrays)
-        return Lowered(plan.graph, plan.backend)
+        return Lowered(plan.graph, plan.backend, explain_plan(plan))
 
     def explain_traces(self) -> str:
         """One line per trace: its signature and why it was made."""

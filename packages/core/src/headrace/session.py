@@ -24,6 +24,7 @@ from headrace.graph.apply import as_array
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 from headrace.kernels.philox import PhiloxState, PhiloxStream
+from headrace.plan.explanation import Explanation, explain_plan
 from headrace.runtime import workers
 from headrace.runtime.feeds import check_fed_once, check_feed_names, feed_tensor, flat_feeds
 from headrace.runtime.fetches import Fetches, flatten_fetches
@@ -199,6 +200,32 @@ class Session:
         feeds = flat_feeds(feeds)
         _, definition = self._define(fetches, feeds)
         return definition.plan_for(list(feeds.values()) if feeds else []).graph
+
+    def explain(self, fetches: Any, feeds: Mapping[Any, Any] | None = None) -> Explanation:
+        """What the compiler makes of a step: segments, kernels and fused loops, why, the memory and the arithmetic.
+
+        Args:
+          fetches: as in `run`.
+          feeds: as in `run`; nothing is run.
+        Returns:
+          What can be printed, and taken apart: its `memory`, `work`, `flops`, `bytes` and `as_dict()`.
+        Raises:
+          FeedError: as `run`.
+          ResourceExhaustedError: a step would need more than `memory_limit`.
+
+        Example:
+          >>> import headrace as hr, numpy as np
+          >>> with hr.Graph().as_default() as graph:
+          ...     x = hr.placeholder(hr.float32, [None, 64])
+          ...     y = hr.nn.relu(x @ hr.ones([64, 32]))
+          >>> with hr.Session(graph, config=hr.config(backend="numpy")) as session:
+          ...     explanation = session.explain(y, feeds={x: np.ones((100, 64), np.float32)})
+          >>> explanation.memory.peak_bytes, [work.kernel for work in explanation.work]
+          (25600, ['headrace.kernels.linalg._matmul', 'headrace.kernels.activations._relu'])
+        """
+        feeds = flat_feeds(feeds)
+        _, definition = self._define(fetches, feeds)
+        return explain_plan(definition.plan_for(list(feeds.values()) if feeds else []))
 
     def partitions(self, fetches: Any, feeds: Mapping[Any, Any] | None = None) -> dict[str, Graph]:
         """What each device does in a step: its part of `optimized_graph`, with the transfers from and to the others.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from headrace.plan.memory import ALIGNMENT, Step, last_uses, plan_memory
+from headrace.plan.memory import ALIGNMENT, Step, last_uses, memory_use, plan_memory
 
 
 def test_values_whose_lives_do_not_meet_share_memory() -> None:
@@ -122,3 +122,46 @@ def test_planning_costs_the_same_for_each_step_however_many_values_live() -> Non
     views = [Step((0,), (1,), (64,)), *(Step((i,), (i + 1,), (None,), aliases=(0,)) for i in range(1, count))]
     last, roots = last_uses(views, [count])
     assert (last[1], roots[count]) == (len(views), {1})
+
+
+def test_the_smallest_of_several_packings_is_taken() -> None:
+    """In the order of time the value of 128 bytes fits into no gap that the small ones leave; placed first, it does."""
+    steps = [
+        Step((0,), (1, 2, 3), (64, 64, 64)),
+        Step((2,), (4,), (None,)),
+        Step((1, 3), (5,), (64,)),
+        Step((3,), (6,), (128,)),
+        Step((5, 6), (7,), (None,)),
+    ]
+    plan = plan_memory(steps, [7])
+    assert plan.size == plan.floor == 256
+
+
+def test_random_plans_take_no_less_than_what_is_alive() -> None:
+    rng = random.Random(1)
+    for _ in range(200):
+        count = rng.randrange(2, 40)
+        steps = [
+            Step((rng.randrange(i + 1), rng.randrange(i + 1)), (i + 1,), (64 * rng.randrange(1, 20),))
+            for i in range(count)
+        ]
+        plan = plan_memory(steps, [count])
+        assert plan.floor <= plan.size
+        _simulate(steps, [count])
+
+
+def test_what_is_needed_is_the_arena_and_the_most_beside_it() -> None:
+    steps = [
+        Step((0,), (1, 2), (128, None)),
+        Step((1,), (3,), (128,), in_place=(0,)),
+        Step((2, 3), (4, 5), (64, None)),
+        Step((4, 5), (6,), (None,)),
+    ]
+    use = memory_use(steps, [6], plan_memory(steps, [6]), {2: 1000, 5: 200, 6: 8})
+    assert (use.arena, use.outside) == (192, 1200)
+    assert use.alive == ((2, 1000), (5, 200), (3, 128), (4, 64))
+
+
+def test_nothing_needs_nothing() -> None:
+    use = memory_use([], [], plan_memory([], []), {})
+    assert (use.arena, use.outside, use.alive) == (0, 0, ())

@@ -5,11 +5,16 @@ float16 and bfloat16 are computed in float32; long sums of float32 are carried i
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from headrace.types import Array, bfloat16, float16, float32
 
-__all__ = ["column_sums", "stored", "widened"]
+__all__ = ["BLOCK", "column_sums", "in_blocks", "stored", "widened"]
+
+BLOCK = 1 << 13
+"""Elements that are computed at a time where a formula takes several steps: what lies between stays in the cache."""
 
 _NARROW = (float16.array_type, bfloat16.array_type)
 
@@ -23,8 +28,31 @@ def stored(result: Array, dtype: np.dtype[np.generic], out: Array | None) -> Arr
     """A computed result in the dtype of the output, in the planned buffer if there is one."""
     if out is None:
         return np.asarray(result).astype(dtype, copy=False)
+    if result is out:
+        return out
     np.copyto(out, result, casting="unsafe")
     return out
+
+
+def in_blocks(compute: Callable[..., Array], dtype: np.dtype[np.generic], out: Array | None, *inputs: Array) -> Array:
+    """Compute a formula element by element, some elements at a time, so that its steps need little memory.
+
+    Args:
+      compute: the formula, of as many arrays; each element of its result depends only on those at its place.
+      dtype: of the result.
+      out: where it goes, or None; it may be one of the inputs.
+      *inputs: arrays of one shape; they are widened.
+    """
+    shape = inputs[0].shape
+    whole = [*inputs, *([] if out is None else [out])]
+    if inputs[0].size <= BLOCK or not all(x.shape == shape and x.flags.c_contiguous for x in whole):
+        return stored(compute(*map(widened, inputs)), dtype, out)
+    result = np.empty(shape, dtype) if out is None else out
+    target, flat = result.reshape(-1), [x.reshape(-1) for x in inputs]
+    for start in range(0, target.size, BLOCK):
+        part = slice(start, start + BLOCK)
+        np.copyto(target[part], compute(*(widened(x[part]) for x in flat)), casting="unsafe")
+    return result
 
 
 def column_sums(rows: Array) -> Array:

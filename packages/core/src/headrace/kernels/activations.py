@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from headrace.graph.operation import Operation
 from headrace.interfaces import OpContext
-from headrace.kernels.accumulation import stored, widened
+from headrace.kernels.accumulation import in_blocks, stored, widened
 from headrace.kernels.registry import register_kernel
 from headrace.kernels.special import erfc
 from headrace.types import Array
@@ -24,7 +25,12 @@ def _relu(op: OpContext, x: Array, out: Array | None = None) -> Array:
     return np.asarray(np.maximum(x, x.dtype.type(0), out=out))
 
 
-@register_kernel("ReluGrad", takes_out=True, in_place=True)
+def _mask_bytes(op: Operation) -> int:
+    """What `_masked` allocates: a bool and a number for each element."""
+    return math.prod(op.outputs[0].shape.as_tuple()) * (1 + op.outputs[0].dtype.size)
+
+
+@register_kernel("ReluGrad", takes_out=True, in_place=True, workspace=_mask_bytes)
 def _relu_grad(op: OpContext, g: Array, x: Array, out: Array | None = None) -> Array:
     return _masked(g, np.greater(x, x.dtype.type(0)), out)
 
@@ -35,7 +41,7 @@ def _relu6(op: OpContext, x: Array, out: Array | None = None) -> Array:
     return np.asarray(np.minimum(above, x.dtype.type(6), out=out))
 
 
-@register_kernel("Relu6Grad", takes_out=True, in_place=True)
+@register_kernel("Relu6Grad", takes_out=True, in_place=True, workspace=_mask_bytes)
 def _relu6_grad(op: OpContext, g: Array, x: Array, out: Array | None = None) -> Array:
     return _masked(g, (x > x.dtype.type(0)) & (x < x.dtype.type(6)), out)
 
@@ -50,7 +56,7 @@ def _register(op_type: str, compute: Callable[..., Array]) -> None:
 
     @register_kernel(op_type, takes_out=True, in_place=True)
     def kernel(op: OpContext, x: Array, out: Array | None = None) -> Array:
-        return stored(compute(widened(x)), x.dtype, out)
+        return in_blocks(compute, x.dtype, out, x)
 
 
 def _register_gradient(op_type: str, compute: Callable[..., Array]) -> None:
@@ -58,7 +64,7 @@ def _register_gradient(op_type: str, compute: Callable[..., Array]) -> None:
 
     @register_kernel(op_type, takes_out=True, in_place=True)
     def kernel(op: OpContext, g: Array, x: Array, out: Array | None = None) -> Array:
-        return stored(compute(widened(g), widened(x)), g.dtype, out)
+        return in_blocks(compute, g.dtype, out, g, x)
 
 
 @register_kernel("LeakyRelu", takes_out=True, in_place=True)
@@ -102,24 +108,32 @@ def _bent(x: Array) -> Array:
     return np.tanh(_ROOT_TWO_BY_PI * (x + _CUBIC * x * x * x))
 
 
+def _bent_share(x: Array) -> Array:
+    return np.asarray(0.5 * (1 + _bent(x)))
+
+
 @register_kernel("Gelu", takes_out=True, in_place=True)
 def _gelu(op: OpContext, x: Array, out: Array | None = None) -> Array:
-    wide = widened(x)
-    share = 0.5 * (1 + _bent(wide)) if op.attr("approximate") else _below(wide)
-    return stored(wide * share, x.dtype, out)
+    share = _bent_share if op.attr("approximate") else _below
+    return in_blocks(lambda wide: wide * share(wide), x.dtype, out, x)
 
 
 @register_kernel("GeluGrad", takes_out=True)
 def _gelu_grad(op: OpContext, g: Array, x: Array, out: Array | None = None) -> Array:
-    """d/dx x F(x) = F(x) + x f(x), with the density f; of the approximation the same with tanh."""
-    wide = widened(x)
-    if op.attr("approximate"):
-        bent = _bent(wide)
-        inner = _ROOT_TWO_BY_PI * (1 + 3 * _CUBIC * wide * wide)
-        slope = 0.5 * (1 + bent) + 0.5 * wide * (1 - bent * bent) * inner
-    else:
-        slope = _below(wide) + wide * np.exp(-0.5 * wide * wide) / math.sqrt(2 * math.pi)
-    return stored(widened(g) * slope, g.dtype, out)
+    slope = _bent_slope if op.attr("approximate") else _slope
+    return in_blocks(lambda g, x: g * slope(x), g.dtype, out, g, x)
+
+
+def _slope(x: Array) -> Array:
+    """d/dx x F(x) = F(x) + x f(x), with the density f."""
+    return np.asarray(_below(x) + x * np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi))
+
+
+def _bent_slope(x: Array) -> Array:
+    """The same of the approximation with tanh."""
+    bent = _bent(x)
+    inner = _ROOT_TWO_BY_PI * (1 + 3 * _CUBIC * x * x)
+    return np.asarray(0.5 * (1 + bent) + 0.5 * x * (1 - bent * bent) * inner)
 
 
 def _softplus(x: Array) -> Array:

@@ -7,11 +7,13 @@ filter, which needs no copies of patches, takes 17 ms.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from headrace.graph.operation import Operation
 from headrace.interfaces import OpContext
 from headrace.kernels.accumulation import column_sums, stored, widened
 from headrace.kernels.registry import register_kernel
@@ -46,7 +48,29 @@ def _plane(window: Window, images: Array, filters: tuple[int, ...]) -> Plane:
     return window.plane(images.shape[1], images.shape[2], (filters[0], filters[1]))
 
 
-@register_kernel("Conv2D", takes_out=True)
+def _workspace(op: Operation) -> int:
+    """What a convolution allocates: patches of some images, their padded images, and what is added up beside `out`."""
+    images, filters, made = (op.inputs[index].shape.as_tuple() for index in (0, 1, -1))
+    if op.type == "Conv2D":
+        made = op.outputs[0].shape.as_tuple()
+    elif op.type == "Conv2DBackpropInput":
+        images = op.outputs[0].shape.as_tuple()
+    else:
+        filters = op.outputs[0].shape.as_tuple()
+    window = Window.of_convolution(op)
+    images, made = _sizes(window, Shape(images)), _sizes(window, Shape(made))
+    rows, columns = window.plane(images[1], images[2], (filters[0], filters[1]))
+    item = max(op.outputs[0].dtype.size, 4)
+    each = rows.outputs * columns.outputs * math.prod(filters[:3]) * item
+    padded = rows.span * columns.span * filters[2] * item
+    block = min(images[0], max(1, PATCH_BYTES // max(1, each)))
+    if op.type == "Conv2DBackpropInput":
+        return block * (each + padded) + (math.prod(images) + 2 * math.prod(filters)) * item
+    is_padded = (rows.span, columns.span) != images[1:3]
+    return block * each + is_padded * images[0] * padded + 2 * math.prod(filters) * item
+
+
+@register_kernel("Conv2D", takes_out=True, workspace=_workspace)
 def _conv2d(op: OpContext, images: Array, filters: Array, out: Array | None = None) -> Array:
     shape = convolution_shape(op, Shape(images.shape), Shape(filters.shape))
     window = Window.of_convolution(op)
@@ -75,7 +99,7 @@ def convolve(window: Window, images: Array, filters: Array, shape: tuple[int, ..
     return result
 
 
-@register_kernel("Conv2DBackpropInput", takes_out=True)
+@register_kernel("Conv2DBackpropInput", takes_out=True, workspace=_workspace)
 def _conv2d_backprop_input(
     op: OpContext, sizes: Array, filters: Array, gradient: Array, out: Array | None = None
 ) -> Array:
@@ -91,7 +115,7 @@ def _conv2d_backprop_input(
     return _result(op, window, dx, out)
 
 
-@register_kernel("Conv2DBackpropFilter", takes_out=True)
+@register_kernel("Conv2DBackpropFilter", takes_out=True, workspace=_workspace)
 def _conv2d_backprop_filter(
     op: OpContext, images: Array, sizes: Array, gradient: Array, out: Array | None = None
 ) -> Array:
@@ -133,6 +157,7 @@ def _convolve(x: Array, w: Array, plane: Plane, y: Array) -> None:
             np.matmul(patches, matrix, out=target.reshape(-1, w.shape[3]))
         else:
             target[...] = np.matmul(patches, matrix).reshape(target.shape)
+        del patches  # else they live until those of the next images are made
 
 
 def _add_filter_gradient(x: Array, g: Array, plane: Plane, dw: Array) -> None:
@@ -143,6 +168,7 @@ def _add_filter_gradient(x: Array, g: Array, plane: Plane, dw: Array) -> None:
     for images, patches in _patches(x, plane):
         rows = np.ascontiguousarray(g[images]).reshape(-1, g.shape[3])
         taps += np.matmul(patches.T, rows).reshape(taps.shape)
+        del patches  # see `_convolve`
 
 
 def _add_images_gradient(w: Array, g: Array, plane: Plane, dx: Array) -> None:
@@ -163,6 +189,7 @@ def _add_images_gradient(w: Array, g: Array, plane: Plane, dx: Array) -> None:
             span[:, below, right] += part[:, :, :, a, b]
         (from_rows, to_rows), (from_columns, to_columns) = rows.inside, columns.inside
         dx[images, to_rows, to_columns] += span[:, from_rows, from_columns]
+        del part, span  # see `_convolve`
 
 
 def _blocks(count: int, bytes_each: int) -> Iterator[slice]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from headrace.graph import attr
 from headrace.interfaces import OpContext
+from headrace.kernels.accumulation import in_blocks
 from headrace.kernels.math import check_divisor, in_order, ordered, truncated_quotient, zero_where
 from headrace.kernels.registry import register_kernel, register_ufunc
 from headrace.types import Array
@@ -63,12 +64,17 @@ def _rsqrt(op: OpContext, x: Array, out: Any = None) -> Any:
 
 @register_kernel("Sigmoid", takes_out=True)
 def _sigmoid(op: OpContext, x: Array, out: Any = None) -> Any:
-    """exp is taken of -|x| only, so nothing overflows: 1 / (1 + e) where x >= 0, e / (1 + e) elsewhere."""
-    x, one = ordered(x), _like(x, 1)
     if np.iscomplexobj(x):
+        x, one = ordered(x), _like(x, 1)
         return np.divide(one, one + np.exp(np.negative(x)), out=out)
+    return in_blocks(_bounded_sigmoid, x.dtype, out, np.asarray(x))
+
+
+def _bounded_sigmoid(x: Array) -> Array:
+    """exp is taken of -|x| only, so nothing overflows: 1 / (1 + e) where x >= 0, e / (1 + e) elsewhere."""
+    one = _like(x, 1)
     decay = np.exp(np.negative(np.absolute(x)))
-    return np.divide(np.where(np.less(x, 0), decay, one), one + decay, out=out)
+    return np.asarray(np.divide(np.where(np.less(x, 0), decay, one), one + decay))
 
 
 @register_kernel("Xlogy", takes_out=True)

@@ -15,14 +15,19 @@ __all__: list[str] = []
 Pair = tuple[Array, Array]
 
 
-def _shifted(x: Array) -> Array:
-    """x - max(x) along the last axis: -inf stays -inf, a row of -inf becomes NaN."""
-    return np.asarray(x - x.max(axis=-1, keepdims=True, initial=-np.inf))
+def _shifted(x: Array, out: Array | None = None) -> Array:
+    """x - max(x) along the last axis: -inf stays -inf, a row of -inf becomes NaN.
+
+    It is written to `out` if that has the dtype, so that nothing of the size of x is allocated; `out` may be x.
+    """
+    target = out if out is not None and out.dtype == x.dtype else None
+    return np.asarray(np.subtract(x, x.max(axis=-1, keepdims=True, initial=-np.inf), out=target))
 
 
 @register_kernel("Softmax", takes_out=True, in_place=True)
 def _softmax(op: OpContext, logits: Array, out: Array | None = None) -> Array:
-    exponentials = np.exp(_shifted(widened(logits)))
+    shifted = _shifted(widened(logits), out)
+    exponentials = np.exp(shifted, out=shifted)
     exponentials /= exponentials.sum(axis=-1, keepdims=True)
     return stored(exponentials, logits.dtype, out)
 
@@ -51,11 +56,12 @@ def _sparse_cross_entropy(op: OpContext, logits: Array, labels: Array, out: Pair
             got=f"{int(wrong[0])}",
             hint="count classes from 0, or give the model as many outputs as there are classes",
         )
-    shifted = _shifted(widened(logits))
-    exponentials = np.exp(shifted)
-    sums = exponentials.sum(axis=-1)
+    shifted = _shifted(widened(logits), None if out is None else out[1])
     chosen = (np.arange(rows), labels)
-    loss = np.log(sums) - shifted[chosen]
+    of_labels = shifted[chosen]
+    exponentials = np.exp(shifted, out=shifted)
+    sums = exponentials.sum(axis=-1)
+    loss = np.log(sums) - of_labels
     exponentials /= sums[:, None]
     exponentials[chosen] -= 1
     return _pair(loss, exponentials, logits.dtype, out)

@@ -9,11 +9,13 @@ from typing import Any, TypeVar
 
 from headrace.errors import AlreadyExistsError, NotFoundError
 from headrace.graph.op_def import find_op_def
+from headrace.graph.operation import Operation
 from headrace.types import DType, DTypeLike, as_dtype
 
 __all__ = ["Kernel", "explain_kernels", "find_kernel", "kernels_of", "register_kernel", "register_ufunc"]
 
 KernelFunction = Callable[..., Any]
+Workspace = Callable[[Operation], int]
 Function = TypeVar("Function", bound=KernelFunction)
 
 
@@ -34,6 +36,8 @@ class Kernel:
       binds_once: the value cannot change during the life of a plan, so it is computed when the plan is compiled
         (handles).
       direct: the function is called without `op`, and with the array to write to as `out=`: a NumPy universal function.
+      workspace: for an operation with known shapes the bytes that the function allocates beside its outputs while it
+        runs, or None where they are few. Plans count them.
     """
 
     op_type: str
@@ -45,6 +49,7 @@ class Kernel:
     aliases: tuple[int, ...] = ()
     binds_once: bool = False
     direct: bool = False
+    workspace: Workspace | None = None
 
     def accepts(self, attrs: Mapping[str, Any]) -> bool:
         """True if the type attrs are among those the kernel computes."""
@@ -64,6 +69,7 @@ def register_kernel(
     in_place: bool = False,
     aliases: Sequence[int] = (),
     binds_once: bool = False,
+    workspace: Workspace | None = None,
 ) -> Callable[[Function], Function]:
     """Register the decorated function as a kernel of an operation type.
 
@@ -77,6 +83,7 @@ def register_kernel(
       in_place: see `Kernel`.
       aliases: see `Kernel`; a kernel that may return its input or a view of it must say so.
       binds_once: see `Kernel`.
+      workspace: see `Kernel`.
     Raises:
       AlreadyExistsError: a kernel of the same key is registered.
 
@@ -102,6 +109,7 @@ def register_kernel(
                 in_place=in_place,
                 aliases=tuple(aliases),
                 binds_once=binds_once,
+                workspace=workspace,
             )
         )
         return function

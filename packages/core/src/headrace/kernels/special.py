@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.polynomial.chebyshev import chebval
 from numpy.typing import NDArray
 
+from headrace.graph.operation import Operation
 from headrace.interfaces import OpContext
+from headrace.kernels.accumulation import BLOCK, in_blocks
 from headrace.kernels.registry import register_kernel
 from headrace.types import Array
 
@@ -193,14 +194,21 @@ def polygamma(n: Floats, x: Floats) -> Floats:
     return np.where((n >= 0) & (n == np.floor(n)), result, np.nan)
 
 
+def _workspace(op: Operation) -> int:
+    """The steps of a formula, in float64."""
+    return 16 * 8 * min(BLOCK, math.prod(op.outputs[0].shape.as_tuple()))
+
+
 def _register(op_type: str, function: Callable[..., Floats]) -> None:
     """A kernel that computes in float64 and rounds once."""
 
-    def kernel(op: OpContext, *inputs: Array) -> Array:
-        wide: Any = [np.asarray(item).astype(np.float64) for item in inputs]
-        return function(*wide).astype(inputs[0].dtype)
+    def computed(*inputs: Array) -> Array:
+        return function(*(item.astype(np.float64) for item in inputs))
 
-    register_kernel(op_type)(kernel)
+    @register_kernel(op_type, takes_out=True, workspace=_workspace)
+    def kernel(op: OpContext, *arrays: Array) -> Array:
+        inputs, out = arrays[: len(op.inputs)], arrays[len(op.inputs) :]
+        return in_blocks(computed, inputs[0].dtype, out[0] if out else None, *map(np.asarray, inputs))
 
 
 _register("Erf", erf)

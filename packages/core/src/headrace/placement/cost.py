@@ -6,26 +6,14 @@ devices as much as ten thousand of them. So small operations stay together and l
 
 from __future__ import annotations
 
-import math
-
-from headrace.graph.frames import TOKEN_TYPES
-from headrace.graph.operation import Operation, Tensor
+from headrace.graph.operation import Operation
+from headrace.passes.cost import arithmetic, is_free
 from headrace.placement.device import Device
-from headrace.types import variant
 
-__all__ = ["compute_seconds", "is_copied", "tensor_bytes", "transfer_seconds"]
-
-_WORD = 8
-"""Bytes that a string is taken for."""
-
-_LIST = 1 << 20
-"""Bytes that a list of tensors is taken for: nothing tells its length, and it is better left where it is."""
+__all__ = ["compute_seconds", "is_copied", "transfer_seconds"]
 
 _MESSAGE = {"process": (2e-5, 5e9), "cluster": (2e-4, 1e9)}
 """Seconds for a message and bytes per second: between devices of one task, and between tasks."""
-
-_FREE = frozenset({"_Arg", "_Retval", "Const", "Identity", "NoOp", "Placeholder", "ReadVariableOp", "VarHandleOp"})
-
 
 COPIED_BYTES = 1024
 """Constants up to this size are repeated on the devices that read them: a message costs more."""
@@ -38,16 +26,11 @@ def is_copied(op: Operation) -> bool:
     return op.type == "_Arg" or (op.type == "Const" and op.attrs["value"].nbytes <= COPIED_BYTES)
 
 
-def tensor_bytes(tensor: Tensor) -> int:
-    """Bytes of a tensor; dimensions that are not known count as 1."""
-    return _elements(tensor) * (tensor.dtype.size or (_LIST if tensor.dtype is variant else _WORD))
-
-
 def compute_seconds(op: Operation, device: Device) -> float:
     """What one run of an operation takes on a device."""
-    if op.type in _FREE or op.type in TOKEN_TYPES:
+    if is_free(op):
         return 0.0
-    return device.launch_seconds + _operations(op) / device.flops
+    return device.launch_seconds + arithmetic(op) / device.flops
 
 
 def transfer_seconds(byte_count: int, source: Device, destination: Device) -> float:
@@ -57,29 +40,3 @@ def transfer_seconds(byte_count: int, source: Device, destination: Device) -> fl
     near = source.name.task_name == destination.name.task_name
     latency, rate = _MESSAGE["process" if near else "cluster"]
     return latency + byte_count / rate
-
-
-def _elements(tensor: Tensor) -> int:
-    return math.prod(1 if size is None else size for size in tensor.shape.dims or ())
-
-
-def _operations(op: Operation) -> float:
-    """Floating-point operations: products count the axis that they sum over, everything else one for each element."""
-    outputs = sum(map(_elements, op.outputs))
-    inputs = sum(map(_elements, op.inputs))
-    if "MatMul" in op.type and len(op.inputs) >= 2:
-        return 2.0 * outputs * _summed(op.inputs[0], _adjoined(op))
-    if op.type.startswith(("Conv2D", "Conv3D", "DepthwiseConv")) and len(op.inputs) >= 2:
-        return 2.0 * max(outputs, inputs) * math.sqrt(min(map(_elements, op.inputs)))
-    return float(max(outputs, inputs))
-
-
-def _adjoined(op: Operation) -> bool:
-    return bool(op.attrs.get("transpose_a") or op.attrs.get("adj_x"))
-
-
-def _summed(left: Tensor, transposed: bool) -> int:
-    dims = left.shape.dims
-    if dims is None or len(dims) < 2:
-        return 1
-    return dims[-2 if transposed else -1] or 1

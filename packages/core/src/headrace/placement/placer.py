@@ -16,8 +16,9 @@ from headrace.graph.device_name import DeviceName, parse_device
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 from headrace.kernels.registry import explain_kernels, find_kernel, kernels_of
+from headrace.passes.cost import tensor_bytes
 from headrace.placement.colocation import ColocationGroup, colocation_groups, makes_handle, path_between, takes_handle
-from headrace.placement.cost import compute_seconds, is_copied, tensor_bytes, transfer_seconds
+from headrace.placement.cost import compute_seconds, is_copied, transfer_seconds
 from headrace.placement.device import Device
 
 __all__ = ["Placement", "asked_inside", "place"]

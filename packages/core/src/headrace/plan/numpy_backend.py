@@ -16,10 +16,11 @@ import numpy as np
 
 from headrace.errors import InvalidArgumentError
 from headrace.graph.graph import Graph
-from headrace.graph.operation import Operation
+from headrace.graph.operation import Operation, Tensor
 from headrace.interfaces import INTERFACE_VERSION, Functions, OpHook, Resources
 from headrace.plan.failure import exhausted, explained
 from headrace.plan.memory import ALIGNMENT
+from headrace.plan.needs import PlannedMemory, Work, memory_of, work_of
 from headrace.plan.program import Line, Program
 from headrace.plan.step_source import FIRST_LINE, step_source
 from headrace.types import Shape
@@ -70,6 +71,19 @@ class NumpyPlan:
     def arena_bytes(self) -> int:
         """Bytes of one arena; each step that runs at the same time has its own."""
         return self._program.allocation.size
+
+    @functools.cached_property
+    def memory(self) -> PlannedMemory:
+        """What one step needs."""
+        return memory_of(self._program)
+
+    @functools.cached_property
+    def work(self) -> Sequence[Work]:
+        """What it runs, line by line."""
+        return tuple(
+            work_of([line.op], _function_name(line.kernel.function), "numpy", _reason(line), _touched(line))
+            for line in self._program.lines
+        )
 
     def __call__(self, arguments: Sequence[Any], /) -> Sequence[Any]:
         """Run the segment once."""
@@ -163,6 +177,17 @@ class _NestedPlan(NumpyPlan):
 def _function_name(function: Callable[..., Any]) -> str:
     module = "numpy" if isinstance(function, np.ufunc) else getattr(function, "__module__", "")
     return f"{module}.{getattr(function, '__name__', type(function).__name__)}"
+
+
+def _reason(line: Line) -> str:
+    """Which of the registered kernels it is."""
+    dtypes = ", ".join(f"{name} in {'/'.join(map(str, allowed))}" for name, allowed in line.kernel.dtypes.items())
+    return f"the kernel for {dtypes}" if dtypes else "the kernel for every dtype"
+
+
+def _touched(line: Line) -> Sequence[Tensor]:
+    """What it reads and writes; a view moves nothing."""
+    return () if line.kernel.aliases else (*line.op.inputs, *line.op.outputs)
 
 
 def _kernel_of(line: Line) -> Callable[..., Any]:

@@ -17,6 +17,7 @@ from headrace.passes.prune import prune
 from headrace.placement.partition import Partition
 from headrace.plan.devices import DeviceTable, asks_for_devices, device_table, divide
 from headrace.plan.driver_backend import DriverBackend
+from headrace.plan.limit import check_limit, needed_memory, within_limit
 from headrace.plan.numpy_backend import NumpyBackend
 from headrace.plan.program import is_handle
 from headrace.plan.step_plan import Execute, compile_step, may_wait
@@ -92,6 +93,7 @@ def compile_plan(
       FeedError: a placeholder is needed and not fed, or a fetch is no value, such as a handle.
       NotFoundError: an operation has no kernel, or a pass or backend of that name does not exist.
       PlacementError: no device satisfies what is asked for.
+      ResourceExhaustedError: a step would need more than `config.memory_limit`.
     """
     for fetch in fetches:
         _check_has_value(fetch)
@@ -104,9 +106,15 @@ def compile_plan(
         if len(divided) > 1:
             parts = tuple(_compiled_part(part, table, resources, config, execute) for part in divided)
             names = "+".join(dict.fromkeys(part.backend for part in parts))
-            return Plan(optimized, names, execute_parts(parts, len(fetches)), True, parts)
+            together = execute_parts(parts, len(fetches))
+            check_limit(needed_memory(together), config)
+            return Plan(optimized, names, together, True, parts)
         backend = table.backend(divided[0].device) if divided else backend
-    compiled = compile_step(optimized, backend, resources, config, execute)
+
+    def compiled_graph(step: Graph) -> Compiled:
+        return compile_step(step, backend, resources, config, execute)
+
+    optimized, compiled = within_limit(optimized, config, compiled_graph)
     return Plan(optimized, backend.name, compiled, may_wait(optimized))
 
 

@@ -49,6 +49,7 @@ class Program:
       constants: values known when the plan is made.
       lines: the operations to run.
       tensors: the tensor of each value number.
+      steps: the lines as memory planning sees them.
       allocation: where the planned values live.
       last: see `memory.last_uses`.
       shared: result positions that must be copied, because their memory is not theirs alone.
@@ -61,6 +62,7 @@ class Program:
     constants: dict[int, Any]
     lines: tuple[Line, ...]
     tensors: tuple[Tensor, ...]
+    steps: tuple[Step, ...]
     allocation: Allocation
     last: dict[int, int]
     shared: frozenset[int]
@@ -99,7 +101,7 @@ class Program:
                 _add_line(op, resources, functions, numbers, constants, lines)
         ordered = tuple(results[index] for index in range(len(results)))
         tensors = tuple(numbers)
-        steps = [_memory_step(line, tensors, frozenset(ordered)) for line in lines]
+        steps = tuple(_memory_step(line, tensors, frozenset(ordered)) for line in lines)
         last, roots = last_uses(steps, ordered)
         allocation = plan_memory(steps, ordered)
         return cls(
@@ -108,6 +110,7 @@ class Program:
             constants=constants,
             lines=tuple(lines),
             tensors=tensors,
+            steps=steps,
             allocation=allocation,
             last=last,
             shared=_shared_results(ordered, roots, lines, passed_on, {*constants, *allocation.offsets}),

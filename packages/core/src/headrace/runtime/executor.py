@@ -21,6 +21,8 @@ from headrace.errors import AbortedError, InternalError, InvalidArgumentError
 from headrace.graph.operation import Operation
 from headrace.interfaces import DEAD, Compiled, OpHook
 from headrace.kernels.context import current_step, inside_iteration, inside_step
+from headrace.plan.limit import needed_memory
+from headrace.plan.needs import PlannedMemory, combined
 from headrace.plan.plan import Plan
 from headrace.plan.step_graph import Kind
 from headrace.plan.step_plan import StepPlan
@@ -66,6 +68,16 @@ class StepExecutor:
     def arena_bytes(self) -> int:
         """Bytes of planned memory of all segments."""
         return sum(getattr(compiled, "arena_bytes", 0) for compiled in self.plan.compiled)
+
+    @property
+    def segments(self) -> Sequence[Compiled]:
+        """What was compiled as a whole, in order."""
+        return tuple(compiled for compiled in self.plan.compiled if compiled)
+
+    @property
+    def memory(self) -> PlannedMemory:
+        """What one step needs, as far as the backends say."""
+        return combined([memory for compiled in self.segments if (memory := needed_memory(compiled))])
 
     def __call__(self, arguments: Sequence[Any], /) -> Sequence[Any]:
         """Run a step."""

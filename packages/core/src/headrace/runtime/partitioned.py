@@ -10,8 +10,10 @@ from typing import Any
 
 from headrace.errors import AbortedError, CancelledError
 from headrace.graph.operation import Operation
-from headrace.interfaces import OpHook
+from headrace.interfaces import Compiled, OpHook
 from headrace.kernels.context import current_step
+from headrace.plan.limit import needed_memory
+from headrace.plan.needs import PlannedMemory, combined
 from headrace.plan.plan import CompiledPart
 from headrace.runtime import workers
 from headrace.runtime.trace import SegmentRecorder
@@ -57,6 +59,16 @@ class PartsExecutor:
     def arena_bytes(self) -> int:
         """Bytes of planned memory of all parts."""
         return sum(getattr(part.compiled, "arena_bytes", 0) for part in self._parts)
+
+    @property
+    def segments(self) -> Sequence[Compiled]:
+        """What was compiled as a whole, in order."""
+        return tuple(part.compiled for part in self._parts)
+
+    @property
+    def memory(self) -> PlannedMemory:
+        """What one step needs, as far as the backends say."""
+        return combined([memory for compiled in self.segments if (memory := needed_memory(compiled))])
 
     def __call__(self, arguments: Sequence[Any], /) -> Sequence[Any]:
         """Run all parts once."""

@@ -1,0 +1,310 @@
+"""Recompute: values of the forward pass are computed again for the backward pass instead of being kept that long.
+
+A step needs most memory where the forward pass has ended: what the backward pass will read is alive then. A value that
+follows from others that are alive anyway need not be: it is computed again right before its first later use. What is
+chosen first saves the most bytes for the arithmetic that it repeats, so normalisations, activations and softmax come
+before products and convolutions.
+
+What is computed again reads the same values by the same kernel, so every result is the same to the last bit. Operations
+with state, random numbers among them, are never repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from headrace.errors import NotFoundError
+from headrace.graph.frames import has_tokens
+from headrace.graph.graph import Graph
+from headrace.graph.operation import Operation, Tensor
+from headrace.kernels.registry import find_kernel
+from headrace.passes.cost import arithmetic, tensor_bytes
+from headrace.passes.rewrite import copy_op, is_pure
+from headrace.types import Array
+
+__all__ = ["recompute"]
+
+LONGEST = 24
+"""Operations that are repeated for one value at most."""
+
+SMALL = 8
+"""A value that is so many times smaller than what follows from it is rather kept than repeated too."""
+
+
+def recompute(graph: Graph, limit: int) -> Graph:
+    """A graph with the same results whose values need less memory at once.
+
+    Args:
+      graph: a bounded graph with known shapes; it is not changed.
+      limit: bytes that may be alive at once, by shapes and the order of operations; where that cannot be, as few as
+        this finds.
+    Returns:
+      `graph` itself if nothing is gained.
+    """
+    if has_tokens(graph):
+        return graph
+    search = _Search(graph)
+    search.run(limit)
+    return search.rebuilt() if search.copies else graph
+
+
+@dataclass(slots=True, eq=False)
+class _Value:
+    """A tensor of the new graph. Mutable while the search goes on.
+
+    Attributes:
+      tensor: the one of the old graph that it equals.
+      size: bytes; 0 for a view, and for what is there anyway.
+      root: the value whose memory it has.
+      permanent: it lives through the whole step whatever is done.
+    """
+
+    tensor: Tensor
+    size: int
+    root: _Value | None = None
+    permanent: bool = False
+
+    @property
+    def owner(self) -> _Value:
+        return self if self.root is None else self.root
+
+
+@dataclass(slots=True, eq=False)
+class _Node:
+    """An operation of the new graph: one of the old graph, or a repetition of one."""
+
+    op: Operation
+    inputs: list[_Value]
+    outputs: list[_Value] = field(default_factory=list)
+    repeated: bool = False
+
+
+@dataclass(slots=True)
+class _Lives:
+    """Positions at which values are made and needed and variables written, and the bytes that are alive at each."""
+
+    born: dict[_Value, int]
+    uses: dict[_Value, list[int]]
+    writes: dict[_Value, list[int]]
+    alive: Array
+
+
+class _Search:
+    """The new graph while it is found. Mutable, used once."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self.copies = 0
+        values: dict[Tensor, _Value] = {}
+        self._nodes: list[_Node] = []
+        self._maker: dict[_Value, _Node] = {}
+        self._may_repeat: dict[Operation, bool] = {}
+        for op in graph.operations:
+            node = _Node(op, [values[tensor] for tensor in op.inputs])
+            self._give_outputs(node)
+            values.update(zip(op.outputs, node.outputs, strict=True))
+            self._nodes.append(node)
+
+    def _give_outputs(self, node: _Node) -> None:
+        op = node.op
+        views = _views(op)
+        for tensor in op.outputs:
+            if op.type in ("_Arg", "Const") or not tensor.dtype.size:
+                value = _Value(tensor, 0, permanent=True)
+            elif views:
+                owner = node.inputs[views[0]].owner
+                value = _Value(tensor, 0, root=owner, permanent=owner.permanent)
+            else:
+                value = _Value(tensor, tensor_bytes(tensor) if tensor.shape.is_fully_defined else 0)
+            node.outputs.append(value)
+            self._maker[value] = node
+
+    def run(self, limit: int) -> None:
+        """Drop values until the rest fits, or until no one more helps."""
+        lives = self._lives()
+        refused: set[tuple[_Value, int]] = set()
+        while lives.alive.max(initial=0) > limit:
+            found = self._improved(lives, refused)
+            if found is None:
+                return
+            lives = found
+
+    def _improved(self, lives: _Lives, refused: set[tuple[_Value, int]]) -> _Lives | None:
+        """Repeat the value that is worth most, and helps; None if none does."""
+        moment = int(np.argmax(lives.alive))
+        before = _score(lives)
+        chances = []
+        for value, uses in lives.uses.items():
+            later = [use for use in uses if use > moment]
+            if not later or not value.size or moment in uses or lives.born[value] >= moment:
+                continue
+            if (value, later[0]) in refused:
+                continue
+            chain = self._chain(value, later[0], lives)
+            if chain is not None:
+                gain = value.size - sum(kept.size for kept in chain[1])
+                work = sum(arithmetic(node.op) for node in chain[0])
+                chances.append((gain / (work + 1.0), -later[0], value, later[0], chain[0]))
+        for _, _, value, use, chain_nodes in sorted(chances, key=lambda chance: chance[:2], reverse=True):
+            nodes = self._nodes
+            changed = self._repeat(value, use, chain_nodes)
+            after = self._lives()
+            if _score(after) < before:
+                self.copies += 1
+                return after
+            self._nodes = nodes
+            for node, old in changed:
+                node.inputs = old
+            refused.add((value, use))
+        return None
+
+    def _chain(self, value: _Value, use: int, lives: _Lives) -> tuple[list[_Node], set[_Value]] | None:
+        """What has to be repeated for a value, in order, and what has to live longer; None if that cannot be."""
+        found: dict[_Node, None] = {}
+        kept: set[_Value] = set()
+        stack = [value]
+        while stack:
+            node = self._maker[stack.pop()]
+            if node in found:
+                continue
+            if len(found) >= LONGEST or not self._repeats(node.op):
+                return None
+            found[node] = None
+            for given in node.inputs:
+                owner = given.owner
+                if any(lives.born[given] < write < use for write in lives.writes.get(owner, ())):
+                    return None  # to keep an old value of a variable takes as much memory as the variable
+                if owner.permanent or lives.uses[owner][-1] >= use:
+                    continue
+                if owner.size * SMALL <= value.size:
+                    kept.add(owner)
+                else:
+                    stack.append(given)
+        return sorted(found, key=lambda node: lives.born[node.outputs[0]]), kept
+
+    def _repeats(self, op: Operation) -> bool:
+        if op not in self._may_repeat:
+            known = all(tensor.shape.is_fully_defined for tensor in op.outputs)
+            self._may_repeat[op] = is_pure(op) and known and op.type != "Const" and not op.op_def.function_attrs
+        return self._may_repeat[op]
+
+    def _repeat(self, value: _Value, use: int, chain: Sequence[_Node]) -> list[tuple[_Node, list[_Value]]]:
+        """Put repetitions before a use, and let it and all later ones read them.
+
+        Returns:
+          The nodes that read something else now, with what they read before.
+        """
+        instead: dict[_Value, _Value] = {}
+        added: list[_Node] = []
+
+        def again(node: _Node) -> None:
+            copy = _Node(node.op, [instead.get(given, given) for given in node.inputs], repeated=True)
+            self._give_outputs(copy)
+            instead.update(zip(node.outputs, copy.outputs, strict=True))
+            added.append(copy)
+
+        for node in chain:
+            again(node)
+        changed: list[tuple[_Node, list[_Value]]] = []
+        for node in self._nodes[use:]:
+            for given in node.inputs:
+                if given.owner is value and given not in instead:
+                    for view in self._views_to(given, instead):
+                        again(view)
+            if any(given in instead and given.owner is value for given in node.inputs):
+                changed.append((node, node.inputs))
+                node.inputs = [
+                    instead[given] if given.owner is value and given in instead else given for given in node.inputs
+                ]
+        self._nodes = [*self._nodes[:use], *added, *self._nodes[use:]]
+        return changed
+
+    def _views_to(self, value: _Value, instead: dict[_Value, _Value]) -> list[_Node]:
+        """The nodes that make a view of what is there in `instead`, in order."""
+        found: list[_Node] = []
+        while value not in instead:
+            node = self._maker[value]
+            found.append(node)
+            value = node.inputs[_views(node.op)[0]]
+        return found[::-1]
+
+    def _lives(self) -> _Lives:
+        born: dict[_Value, int] = {}
+        uses: dict[_Value, list[int]] = {}
+        writes: dict[_Value, list[int]] = {}
+        for position, node in enumerate(self._nodes):
+            for value in node.outputs:
+                born[value] = position
+                if not value.permanent and value.root is None:
+                    uses[value] = [position]
+            for value in node.inputs:
+                owner = value.owner
+                if not owner.permanent:
+                    uses[owner].append(position)
+                elif node.op.has_effect and owner.tensor.dtype.kind == "resource":
+                    writes.setdefault(owner, []).append(position)
+        changes = np.zeros(len(self._nodes) + 1, np.int64)
+        for value, positions in uses.items():
+            changes[born[value]] += value.size
+            changes[positions[-1] + 1] -= value.size
+        for position, node in enumerate(self._nodes):
+            reused = _overwritten(node, uses, position)
+            changes[position] -= reused
+            changes[position + 1] += reused
+        return _Lives(born, uses, writes, np.cumsum(changes[:-1]))
+
+    def rebuilt(self) -> Graph:
+        """The graph that was found. What is repeated waits for what runs before it, so that it stays late."""
+        result = Graph(seed=self._graph.seed, extend=True, functions=self._graph.functions)
+        tensors: dict[_Value, Tensor] = {}
+        made: dict[Operation, Operation] = {}
+        latest: Operation | None = None
+        count = 0
+        for node in self._nodes:
+            inputs = [tensors[value] for value in node.inputs]
+            if node.repeated:
+                count += 1
+                after = [latest] if latest is not None else []
+                copied = copy_op(node.op, inputs, result, after, prefix=f"again_{count}/")
+            else:
+                copied = copy_op(node.op, inputs, result, [made[op] for op in node.op.control_inputs])
+                made[node.op] = copied
+                if node.op.type not in ("_Arg", "Const", "_Retval") and not _views(node.op):
+                    latest = copied
+            tensors.update(zip(node.outputs, copied.outputs, strict=True))
+        return result
+
+
+def _views(op: Operation) -> tuple[int, ...]:
+    """Inputs that the outputs are views of."""
+    if op.type in ("_Arg", "_Retval", "Const", "NoOp"):
+        return ()
+    try:
+        return find_kernel(op.type, op.attrs).aliases[: len(op.inputs)]
+    except NotFoundError:
+        return ()
+
+
+def _overwritten(node: _Node, uses: dict[_Value, list[int]], position: int) -> int:
+    """Bytes of an input that dies here and over which the output is written."""
+    op = node.op
+    if len(node.outputs) != 1 or op.type in ("_Arg", "_Retval", "Const", "NoOp") or not node.outputs[0].size:
+        return 0
+    try:
+        in_place = find_kernel(op.type, op.attrs).in_place
+    except NotFoundError:
+        return 0
+    size = node.outputs[0].size
+    for value in node.inputs if in_place else ():
+        if value.root is None and value.size == size and uses[value][-1] == position:
+            return size
+    return 0
+
+
+def _score(lives: _Lives) -> tuple[int, int]:
+    """The most bytes alive, and for how long."""
+    most = int(lives.alive.max(initial=0))
+    return most, int((lives.alive == most).sum())

@@ -1,0 +1,88 @@
+"""Holding a step to a limit of memory: what needs more is rewritten, where that is asked for, or refused unrun."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headrace.config import Config
+from headrace.errors import ResourceExhaustedError
+from headrace.graph.graph import Graph
+from headrace.interfaces import Compiled
+from headrace.passes.recompute import recompute
+from headrace.plan.needs import PlannedMemory
+
+__all__ = ["check_limit", "needed_memory", "within_limit"]
+
+ROUNDS = 5
+"""How often a graph is rewritten for a limit that what a backend made of it still exceeds."""
+
+
+def within_limit(graph: Graph, config: Config, compile_graph: Callable[[Graph], Compiled]) -> tuple[Graph, Compiled]:
+    """Compile a bounded graph so that a step stays within `config.memory_limit`.
+
+    A backend may need more than the values that are alive at once, by gaps in its arena, or less, by loops in which
+    values are no memory. So it is asked what it needs, and the rewriting aims lower until that fits.
+
+    Args:
+      graph: the graph.
+      config: the limit, and whether values may be computed again for it.
+      compile_graph: compiles.
+    Returns:
+      The graph, rewritten if need be, and what it was compiled to.
+    Raises:
+      ResourceExhaustedError: it needs more.
+    """
+    compiled = compile_graph(graph)
+    limit = config.memory_limit
+    if limit is None:
+        return graph, compiled
+    memory = needed_memory(compiled)
+    if not config.recompute or memory is None or memory.peak_bytes <= limit:
+        check_limit(memory, config)
+        return graph, compiled
+    target, best = limit - memory.outside_bytes, memory
+    for _ in range(ROUNDS):
+        changed = recompute(graph, target)
+        if changed is graph:
+            target -= target // 8
+            continue
+        tried = compile_graph(changed)
+        needed = needed_memory(tried)
+        assert needed is not None
+        if needed.peak_bytes <= limit:
+            return changed, tried
+        if needed.peak_bytes >= best.peak_bytes and best is not memory:
+            break
+        best = min(best, needed, key=lambda one: one.peak_bytes)
+        target = min(target * limit // needed.peak_bytes, target - 1)
+    check_limit(best, config)
+    return graph, compiled
+
+
+def check_limit(memory: PlannedMemory | None, config: Config) -> None:
+    """Refuse a step that needs more memory than it may.
+
+    Args:
+      memory: what it needs, or None where the backend does not say.
+      config: the limit.
+    Raises:
+      ResourceExhaustedError: it needs more; the error names the largest values.
+    """
+    limit = config.memory_limit
+    if limit is None or memory is None or memory.peak_bytes <= limit:
+        return
+    largest = memory.largest[0].where if memory.largest else None
+    raise ResourceExhaustedError(
+        "a step would need more memory than it may",
+        where=largest or None,
+        expected=f"at most {limit:,} bytes (memory_limit)",
+        got=f"{memory.peak_bytes:,} bytes; the largest values: " + ", ".join(map(str, memory.largest)),
+        hint="smaller batches, or a higher hr.config(memory_limit=...)"
+        if config.recompute
+        else "hr.config(recompute=True) computes values again instead of keeping them; or feed smaller batches",
+    )
+
+
+def needed_memory(compiled: Compiled) -> PlannedMemory | None:
+    """What a compiled segment or step says that it needs, or None if its backend does not say."""
+    return getattr(compiled, "memory", None)
