@@ -164,7 +164,7 @@ class Page:
         """Move the pointer over the whole page until it has shown the names of all these bars of a timeline."""
         deadline = time.monotonic() + SECONDS
         seen: set[str] = set()
-        places = itertools.cycle((x, y) for y in range(240, 520, 6) for x in range(260, 1440, 90))
+        places = itertools.cycle((x, y) for y in range(240, 520, 12) for x in range(260, 1440, 40))
         while missing := set(wanted) - seen:
             assert time.monotonic() < deadline, (sorted(missing), sorted(seen), self.text()[-3000:])
             x, y = next(places)
@@ -266,15 +266,15 @@ def _write_step(logdir: Path) -> None:
 
 def _write_profile(logdir: Path) -> None:
     with hr.Graph().as_default() as graph:
-        x = hr.placeholder(hr.float32, [600, 600])
+        x = hr.placeholder(hr.float32, [1200, 1200])
         with hr.device("CPU:0"):
-            product = hr.matmul(x, x, name="product")
+            raised = hr.exp(x, name="raised")
         with hr.device("CPU:1"):
-            y = hr.tanh(product, name="squashed")
+            y = hr.tanh(raised, name="squashed")
     config = hr.config(virtual_devices={"CPU": 2}, backend="numpy")
     with hr.Session(graph, config=config) as session:
         run = session.make_callable(y, [x])
-        value = np.ones((600, 600), np.float32)
+        value = np.ones((1200, 1200), np.float32)
         run(value)
         with headrace_viz.profile(logdir / "profiled", session="looked at"):
             run(value)
@@ -317,4 +317,4 @@ def test_profile(page: Page, url: str) -> None:
     page.click("mat-option", "Trace Viewer")
     page.has("transfers", "MainThread", "Processes")
     # Bars are painted; the name of the one under the pointer is text.
-    page.points_at("product", "squashed")
+    page.points_at("raised", "squashed")
