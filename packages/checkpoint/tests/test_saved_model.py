@@ -412,3 +412,36 @@ def test_fuzzed_descriptions_give_a_typed_error_or_a_model(
     if model is not None:
         model.close()
     assert peak < 200 * len(fuzzed) + 5_000_000
+
+
+def test_a_loop_that_was_differentiated_is_saved_without_what_only_its_gradient_reads(tmp_path: Path) -> None:
+    graph = hr.Graph()
+    with graph.as_default():
+        x = hr.placeholder(hr.float32, [None], name="x")
+        w = hr.Variable(1.5, name="w")
+        y = hr.while_loop(lambda i, s: i < 3, lambda i, s: (i + 1, s * w), (hr.constant(0), x))[1]
+        train = hr.optim.SGD(0.1).minimize(hr.sum(y))
+    sizes = []
+    with hr.Session(graph) as session:
+        signature = hr.Signature(inputs={"x": x}, outputs={"y": y})
+        for name in ("before", "after"):
+            save_model(tmp_path / name, session, {"serving_default": signature})
+            nodes = read_saved_model(tmp_path / name).graph_def.node
+            sizes.append([len(node.attr["T"].list.type) for node in nodes if node.op == y.op.type])
+            session.run(train, feeds={x: [1.0]})
+    assert sizes[0] == sizes[1]
+    assert len(sizes[0]) == 1
+
+
+def test_a_signature_that_gives_a_gradient_keeps_what_it_reads(tmp_path: Path) -> None:
+    graph = hr.Graph()
+    with graph.as_default():
+        x = hr.placeholder(hr.float32, [], name="x")
+        y = hr.while_loop(lambda i, s: i < 3, lambda i, s: (i + 1, s * x), (hr.constant(0), x))[1]
+        (slope,) = hr.gradients(y, [x])
+    with hr.Session(graph) as session:
+        signature = hr.Signature(inputs={"x": x}, outputs={"y": y, "slope": slope})
+        save_model(tmp_path / "m", session, {"serving_default": signature})
+    with load_model(tmp_path / "m") as model:
+        found = model.signatures["serving_default"](x=2.0)
+    assert (found["y"], found["slope"]) == (16, 32)

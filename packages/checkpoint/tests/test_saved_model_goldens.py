@@ -75,6 +75,11 @@ def test_a_model_of_tensorflow_is_trained_on_and_saved_again(tmp_path: Path) -> 
         assert model.session.run(loss, feeds=feeds) < 1e-3
         trained = model.session.read_variables(["factor"])["factor"]
         model.save(tmp_path / "again")
+    with load_model(DATA / "tf221_loop") as model:
+        model.save(tmp_path / "untrained")
+    # Loops and calls that were differentiated give what a gradient reads, which a saved model has no use for.
+    trained_once, never = (read_saved_model(tmp_path / name).graph_def.library for name in ("again", "untrained"))
+    assert sorted(str(f.signature) for f in trained_once.function) == sorted(str(f.signature) for f in never.function)
     assert {node.op for node in read_saved_model(tmp_path / "again").graph_def.node}.isdisjoint({"Square", "Sum"})
     with load_model(tmp_path / "again") as again:
         expected = np.float32(trained) * np.float32(trained) * np.float32(3)

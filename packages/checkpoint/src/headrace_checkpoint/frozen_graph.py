@@ -155,9 +155,9 @@ def _frozen(
     kept: Sequence[hr.Operation],
 ) -> tuple[GraphDef, list[str]]:
     """The graph with constants in the place of variables, and the names of the inputs."""
-    whole = hr.to_graph_def(session.graph)
-    roots = {item.op.name for item in (*fetches, *(inputs or ()))} | {op.name for op in kept}
-    needed = exported_graph.prune(whole, sorted(roots))
+    roots = {item.op for item in (*fetches, *(inputs or ()))} | set(kept)
+    whole = hr.to_graph_def(session.graph, roots)
+    needed = exported_graph.prune(whole, sorted(op.name for op in roots))
     handles = [node.name for node in needed.node if node.op == HANDLE]
     proto = freeze_variables(needed, session.read_variables(handles))
     if proto.ByteSize() > MAX_BYTES:

@@ -127,13 +127,10 @@ def save_model(
     meta.meta_info_def.tags.append(SERVE)
     for name, signature in signatures.items():
         meta.signature_def[name].CopyFrom(_signature_def(signature))
-    roots = {
-        t.op.name
-        for signature in signatures.values()
-        for t in (*signature.inputs.values(), *signature.outputs.values())
-    }
-    roots |= {operation.name for operation in initializers} | {tensor.op.name for tensor in assets or {}}
-    meta.graph_def.CopyFrom(prune(hr.to_graph_def(session.graph), sorted(roots)))
+    tensors = [t for item in signatures.values() for t in (*item.inputs.values(), *item.outputs.values())]
+    roots = {tensor.op for tensor in (*tensors, *(assets or {}))} | set(initializers)
+    graph_def = hr.to_graph_def(session.graph, roots)
+    meta.graph_def.CopyFrom(prune(graph_def, sorted(op.name for op in roots)))
     if initializers:
         _add_initializer(meta, initializers)
     files = _add_assets(meta, assets or {})

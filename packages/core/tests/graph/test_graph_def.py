@@ -30,6 +30,29 @@ def _example_graph() -> hr.Graph:
     return graph
 
 
+def test_what_some_operations_need_is_written_without_what_gradients_of_it_read() -> None:
+    graph = hr.Graph()
+    with graph.as_default():
+        x = hr.placeholder(hr.float32, [], name="x")
+        y = hr.while_loop(lambda i, s: i < 3, lambda i, s: (i + 1, s * x), (hr.constant(0), x), name="loop")[1]
+        before = hr.to_graph_def(graph, [y.op])
+        (slope,) = hr.gradients(y, [x])
+    assert [node.name for node in before.node if node.op == y.op.type] == [y.op.name]
+
+    def loops(roots: list[hr.Operation] | None) -> list[tuple[str, int]]:
+        nodes = hr.to_graph_def(graph, roots).node
+        return [(node.name, len(node.attr["T"].list.type)) for node in nodes if node.op == y.op.type]
+
+    assert [node.SerializeToString() for node in hr.to_graph_def(graph, [y.op]).node] == [
+        node.SerializeToString() for node in before.node
+    ]
+    assert loops([slope.op]) == loops(None)
+    assert loops(None)[0][0] == y.op.name
+    assert loops(None)[0][1] > loops([y.op])[0][1]
+    copy = hr.import_graph_def(hr.to_graph_def(graph, [slope.op, y.op]))
+    assert hr.Session(copy).run([y.name, slope.name], feeds={"x:0": 2.0}) == [16, 32]
+
+
 def test_graph_round_trips_with_names_devices_control_edges_and_colocation() -> None:
     graph = _example_graph()
     copy = hr.import_graph_def(hr.to_graph_def(graph).SerializeToString())

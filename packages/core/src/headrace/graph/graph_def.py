@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from headrace.graph import reference_variables
 from headrace.graph.attr import AttrSpec, AttrValue
 from headrace.graph.attr_proto import decode_attr, decode_unknown, serialized
 from headrace.graph.constants import read_constants, write_constants
-from headrace.graph.extensions import latest
+from headrace.graph.extensions import latest, needed_operations
 from headrace.graph.frames import Frames
 from headrace.graph.function_def import encode_function, function_as_graph
 from headrace.graph.function_library import FunctionLibrary
@@ -90,34 +90,40 @@ def _constants_path(path: Path) -> Path:
     return path.with_name(path.name + ".constants")
 
 
-def to_graph_def(graph: Graph) -> GraphDef:
-    """The graph as a message, constants inline."""
-    return _encode_graph(graph, None)
+def to_graph_def(graph: Graph, roots: Iterable[Operation] | None = None) -> GraphDef:
+    """The graph as a message, constants inline.
+
+    Args:
+      graph: the graph.
+      roots: what to write, with what it needs; None: all. Loops, branches and calls that were differentiated give the
+        values that a gradient reads only where a root needs that gradient.
+    """
+    return _encode_graph(graph, None, roots)
 
 
-def _encode_graph(graph: Graph, stored: dict[str, Array] | None) -> GraphDef:
+def _encode_graph(graph: Graph, stored: dict[str, Array] | None, roots: Iterable[Operation] | None = None) -> GraphDef:
     proto = GraphDef()
     producer, min_consumer = graph.versions
     proto.versions.producer = producer or PRODUCER
     proto.versions.min_consumer = min_consumer
     _encode_functions(graph.functions, proto.library)
-    written = {latest(op): op for op in reversed(graph.operations)}  # an extension goes by the name of the first one
-    for op in graph.operations:
-        if op not in graph.extensions:
-            encode_op(op, proto.node.add(), stored, _reference(written), name_of=_name_of(written))
+    if roots is None:
+        replaced = {op: latest(op) for op in graph.operations if op in graph.extensions}
+        operations = [op for op in graph.operations if op not in replaced]
+    else:
+        operations, replaced = needed_operations([], list(roots), ())
+    first = {replaced[op]: op for op in reversed(graph.operations) if op in replaced}
+
+    def name_of(op: Operation) -> str:  # an extension goes by the name of what it stands for
+        standing = replaced.get(op, op)
+        return first.get(standing, standing).name
+
+    def reference(tensor: Tensor) -> str:
+        return name_of(tensor.op) if tensor.index == 0 else f"{name_of(tensor.op)}:{tensor.index}"
+
+    for op in operations:
+        encode_op(op, proto.node.add(), stored, reference, name_of=name_of)
     return proto
-
-
-def _name_of(written: Mapping[Operation, Operation]) -> Callable[[Operation], str]:
-    return lambda op: written[latest(op)].name
-
-
-def _reference(written: Mapping[Operation, Operation]) -> Callable[[Tensor], str]:
-    def name(tensor: Tensor) -> str:
-        op_name = written[latest(tensor.op)].name
-        return op_name if tensor.index == 0 else f"{op_name}:{tensor.index}"
-
-    return name
 
 
 def _encode_functions(functions: FunctionLibrary, proto: FunctionDefLibrary) -> None:
