@@ -65,7 +65,8 @@ def training_step() -> Callable[[], object]:
             hidden = hr.nn.relu(hidden) if outputs > 10 else hidden
         loss = hr.mean(hr.nn.sparse_softmax_cross_entropy(labels=labels, logits=hidden))
         train = hr.optim.Momentum(0.01, momentum=0.9).minimize(loss)
-    step = hr.Session(graph).make_callable([loss, train], feeds=[x, labels])
+    # One operation after the other: what a profile records of each is its whole cost, and most of them are small.
+    step = hr.Session(graph, config=hr.config(backend="numpy")).make_callable([loss, train], feeds=[x, labels])
     generator = np.random.default_rng(1)
     images = generator.normal(size=(BATCH, 784)).astype(np.float32)
     classes = generator.integers(0, 10, BATCH).astype(np.int32)

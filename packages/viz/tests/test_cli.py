@@ -5,11 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+from headrace.cli.main import main
+from headrace.errors import NotFoundError
 from headrace_viz import EventWriter, SummaryWriter
 from headrace_viz.cli import events
 from headrace_viz.reading import find_runs, read_run
@@ -75,6 +78,30 @@ def test_cat_as_csv(logdir: Path) -> None:
 def test_cat_as_json_of_some_tags_and_runs(logdir: Path) -> None:
     lines = _run("cat", logdir, "--json", "--tag", "note", "--tag", "loss", "--run", "other").output.splitlines()
     assert [json.loads(line)["value"] for line in lines] == ["x"]
+
+
+def test_cat_names_the_tags_that_are_there(logdir: Path) -> None:
+    result = _run("cat", logdir, "--tag", "los", "--tag", "note")
+    assert isinstance(result.exception, NotFoundError)
+    message = str(result.exception)
+    assert re.search(r"no value has the tag 'los'\n(.*\n)*.*close ones: loss\n(.*\n)*.*events ls", message), message
+    assert "note" in result.output  # those that are there are printed all the same
+    for arguments in (("--csv", "--tag", "typo"), ("--json", "--run", "other", "--tag", "loss")):
+        assert isinstance(_run("cat", logdir, *arguments).exception, NotFoundError)
+    with pytest.raises(SystemExit, match="0"):
+        main(["events", "cat", str(logdir), "--tag", "loss"])
+    with pytest.raises(SystemExit, match="1"):
+        main(["events", "cat", str(logdir), "--tag", "typo"])
+
+
+def test_cat_names_the_runs_that_are_there(logdir: Path) -> None:
+    result = _run("cat", logdir, "--run", "trian")
+    assert re.search(r"there is no run 'trian'\n(.*\n)*.*close ones: train", str(result.exception))
+
+
+def test_csv_says_what_it_leaves_out(logdir: Path) -> None:
+    result = _run("cat", logdir, "--csv", "--tag", "note")
+    assert (result.exit_code, "left out: 'note' has text, not scalars; --json" in result.output) == (0, True)
 
 
 def test_cat_as_a_table(logdir: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from headrace.errors import DataLossError
+from headrace.errors import DataLossError, NotFoundError, known_names
 from headrace_viz.event_file import EventFile
 from headrace_viz.events import file_version_event
 from headrace_viz.export import write_csv, write_json_lines
@@ -70,10 +70,14 @@ def list_tags(path: Place, as_json: bool) -> None:
 @click.option("--csv", "as_csv", is_flag=True, help="Print scalars as CSV.")
 @click.option("--json", "as_json", is_flag=True, help="Print values of every kind as lines of JSON.")
 def print_values(path: Place, tags: tuple[str, ...], runs: tuple[str, ...], as_csv: bool, as_json: bool) -> None:
-    """Print values; without a format scalars as a table and others by their kind."""
+    """Print values; without a format scalars as a table and others by their kind.
+
+    A tag or a run that is not there ends with exit code 1, after the values of those that are.
+    """
     if as_csv and as_json:
         raise click.UsageError("--csv and --json are two formats; choose one")
-    found = _values(path, tags, runs)
+    kinds: dict[str, str] = {}
+    found = _values(path, tags, runs, kinds)
     if as_csv:
         write_csv(found, sys.stdout)
     elif as_json:
@@ -81,6 +85,17 @@ def print_values(path: Place, tags: tuple[str, ...], runs: tuple[str, ...], as_c
     else:
         rows = [[run, value.tag, str(value.step), _shown(value)] for run, value in found]
         _print_table([["run", "tag", "step", "value"], *rows])
+    for tag in tags:
+        if tag not in kinds:
+            raise NotFoundError(
+                f"no value has the tag '{tag}'",
+                where=str(path) + (f", run {', '.join(runs)}" if runs else ""),
+                expected=known_names(tag, kinds),
+                got=repr(tag),
+                hint=f"headrace events ls {path} lists the tags of every run",
+            )
+        if as_csv and kinds[tag] != "scalars":
+            click.echo(f"left out: '{tag}' has {kinds[tag]}, not scalars; --json prints values of every kind", err=True)
 
 
 @events.command("merge")
@@ -146,11 +161,25 @@ def _check(file: Place, torn_ok: bool) -> tuple[int, list[str]]:
     return count, [str(error) for error in damage]
 
 
-def _values(path: Place, tags: tuple[str, ...], runs: tuple[str, ...]) -> Iterator[tuple[str, LoggedValue]]:
-    for run, files in find_runs(path).items():
+def _values(
+    path: Place, tags: tuple[str, ...], runs: tuple[str, ...], kinds: dict[str, str]
+) -> Iterator[tuple[str, LoggedValue]]:
+    """Yield the values that were asked for, and put the kind of every tag of these runs into `kinds`."""
+    files_of_run = find_runs(path)
+    for run in runs:
+        if run not in files_of_run:
+            raise NotFoundError(
+                f"there is no run '{run}'",
+                where=str(path),
+                expected=known_names(run, files_of_run),
+                got=repr(run),
+                hint=f"headrace events ls {path} lists the runs",
+            )
+    for run, files in files_of_run.items():
         if runs and run not in runs:
             continue
         for value in read_run(files, strict=False, on_damage=_tell):
+            kinds[value.tag] = value.kind
             if not tags or value.tag in tags:
                 yield run, value
 
