@@ -76,6 +76,8 @@ class Layout:
       numbers: the number of each key that is in the arena or held by Python.
       fresh: result positions that a native run writes to arrays of their own, by the key they have.
       host_outputs: values of NumPy lines that go to the arena.
+      steps: the runs as memory planning sees them.
+      results: the numbers of what outlives the step.
     """
 
     schedule: Schedule
@@ -84,6 +86,8 @@ class Layout:
     numbers: dict[Key, int]
     fresh: dict[Key, int]
     host_outputs: frozenset[int]
+    steps: tuple[Step, ...]
+    results: tuple[int, ...]
 
     @property
     def units(self) -> list[Unit]:
@@ -210,7 +214,8 @@ def _planned(schedule: Schedule, runs: list[Run], fresh: dict[Key, int], result_
                 )
             )
     results = tuple(number_of(key) for key in result_keys)
-    return Layout(schedule, runs, plan_memory(steps, results), numbers, fresh, frozenset(host_outputs))
+    allocation = plan_memory(steps, results)
+    return Layout(schedule, runs, allocation, numbers, fresh, frozenset(host_outputs), tuple(steps), results)
 
 
 def _is_variable(key: Key) -> bool:

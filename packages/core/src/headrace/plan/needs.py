@@ -181,7 +181,7 @@ def _workspace(line: Line) -> int:
     return line.kernel.workspace(line.op) if line.kernel.workspace is not None and known else 0
 
 
-def work_of(operations: Sequence[Operation], kernel: str, kind: str, reason: str, touched: Sequence[Tensor]) -> Work:
+def work_of(operations: Sequence[Operation], kernel: str, kind: str, reason: str, moved: int) -> Work:
     """What operations that run as one amount to.
 
     Args:
@@ -189,7 +189,7 @@ def work_of(operations: Sequence[Operation], kernel: str, kind: str, reason: str
       kernel: see `Work`.
       kind: see `Work`.
       reason: see `Work`.
-      touched: the tensors that are read from memory and written to it.
+      moved: bytes that are read from memory and written to it.
     """
     return Work(
         operations=tuple(op.name for op in operations),
@@ -197,7 +197,7 @@ def work_of(operations: Sequence[Operation], kernel: str, kind: str, reason: str
         kernel=kernel,
         kind=kind,
         reason=reason,
-        bytes=sum(tensor_bytes(tensor) for tensor in touched if not is_handle(tensor.dtype)),
+        bytes=moved,
         flops=round(sum(arithmetic(op) for op in operations)),
     )
 

@@ -16,12 +16,13 @@ import numpy as np
 
 from headrace.errors import InvalidArgumentError
 from headrace.graph.graph import Graph
-from headrace.graph.operation import Operation, Tensor
+from headrace.graph.operation import Operation
 from headrace.interfaces import INTERFACE_VERSION, Functions, OpHook, Resources
+from headrace.passes.cost import tensor_bytes
 from headrace.plan.failure import exhausted, explained
 from headrace.plan.memory import ALIGNMENT
 from headrace.plan.needs import PlannedMemory, Work, memory_of, work_of
-from headrace.plan.program import Line, Program
+from headrace.plan.program import Line, Program, is_handle
 from headrace.plan.step_source import FIRST_LINE, step_source
 from headrace.types import Shape
 
@@ -81,7 +82,7 @@ class NumpyPlan:
     def work(self) -> Sequence[Work]:
         """What it runs, line by line."""
         return tuple(
-            work_of([line.op], _function_name(line.kernel.function), "numpy", _reason(line), _touched(line))
+            work_of([line.op], _function_name(line.kernel.function), "numpy", _reason(line), _moved(line))
             for line in self._program.lines
         )
 
@@ -185,9 +186,10 @@ def _reason(line: Line) -> str:
     return f"the kernel for {dtypes}" if dtypes else "the kernel for every dtype"
 
 
-def _touched(line: Line) -> Sequence[Tensor]:
-    """What it reads and writes; a view moves nothing."""
-    return () if line.kernel.aliases else (*line.op.inputs, *line.op.outputs)
+def _moved(line: Line) -> int:
+    """Bytes that it reads and writes; a view moves nothing."""
+    tensors = () if line.kernel.aliases else (*line.op.inputs, *line.op.outputs)
+    return sum(tensor_bytes(tensor) for tensor in tensors if not is_handle(tensor.dtype))
 
 
 def _kernel_of(line: Line) -> Callable[..., Any]:
