@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -84,6 +85,63 @@ def test_infer(half_server: ModelServer, serve: Any, batching: BatchingOptions |
     statistics = channel.call("ModelStatistics", messages.ModelStatisticsRequest(name="half"))
     assert statistics.model_stats[0].inference_stats.success.count == 2
     assert statistics.model_stats[0].inference_count == 4
+
+
+def stream(channel: Channel, requests: Iterator[Any], **options: Any) -> Any:
+    """Call the method that answers a stream of requests."""
+    method = channel.channel.stream_stream(
+        f"/{SERVICE}/ModelStreamInfer",
+        request_serializer=messages.ModelInferRequest.SerializeToString,
+        response_deserializer=messages.ModelStreamInferResponse.FromString,
+    )
+    return method(requests, **{"timeout": 30} | options)
+
+
+@pytest.mark.parametrize("batching", [None, BatchingOptions(8)])
+def test_a_stream_of_requests(half_server: ModelServer, serve: Any, batching: BatchingOptions | None) -> None:
+    requests = [infer(id="a"), messages.ModelInferRequest(model_name="none", id="b"), infer(id="c")]
+    first, wrong, last = stream(serve(half_server, batching=batching), iter(requests))
+    for answer, name in ((first, "a"), (last, "c")):
+        assert (answer.error_message, answer.infer_response.id) == ("", name)
+        assert np.frombuffer(answer.infer_response.raw_output_contents[0], np.float32).tolist() == [1.5, 3.5]
+    assert ("unknown model: 'none'" in wrong.error_message, wrong.infer_response.id) == (True, "b")
+
+
+def test_each_request_of_a_stream_is_answered_before_the_next_one_comes(half_server: ModelServer, serve: Any) -> None:
+    gate: queue.Queue[Any] = queue.Queue()
+    answers = stream(serve(half_server), iter(gate.get, None))
+    for name in ("a", "b"):
+        gate.put(infer(id=name))
+        assert next(answers).infer_response.id == name
+    gate.put(None)
+    assert list(answers) == []
+
+
+def test_streams_that_wait_leave_threads_for_others(half_server: ModelServer, serve: Any) -> None:
+    channel = serve(half_server)
+    gates: list[queue.Queue[Any]] = [queue.Queue() for _ in range(17)]
+    streams = [stream(channel, iter(gate.get, None)) for gate in gates]
+    for gate, answers in zip(gates[:16], streams, strict=False):
+        gate.put(infer())
+        next(answers)
+    with pytest.raises(grpc.RpcError, match="too many streams") as caught:
+        next(streams[16])
+    error: Any = caught.value
+    assert error.code().name == "UNAVAILABLE"
+    assert channel.call("ModelInfer", infer()).model_name == "half"
+    for gate in gates:
+        gate.put(None)
+    assert [list(answers) for answers in streams[:16]] == [[]] * 16
+    assert len(list(stream(channel, iter([infer()])))) == 1
+
+
+def test_a_stream_needs_the_key(half_server: ModelServer, serve: Any) -> None:
+    channel = serve(half_server, api_key="secret")
+    with pytest.raises(grpc.RpcError) as caught:
+        list(stream(channel, iter([infer()])))
+    error: Any = caught.value
+    assert error.code().name == "UNAUTHENTICATED"
+    assert len(list(stream(channel, iter([infer()]), metadata=[("x-api-key", "secret")]))) == 1
 
 
 def test_what_the_server_tells(half_server: ModelServer, serve: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import queue
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -154,6 +155,16 @@ def test_tritonclient_over_grpc(grpc_address: str) -> None:
         assert client.get_inference_statistics("m").model_stats[0].inference_count >= 2
         with pytest.raises(exceptions.InferenceServerException, match="expected 2 inputs but got 1: missing s"):
             client.infer("m", inputs[:1])
+        answers: queue.Queue[Any] = queue.Queue()
+        client.start_stream(lambda result, error: answers.put((result, error)))
+        for some in (inputs, inputs[:1], inputs):
+            client.async_stream_infer("m", some, request_id="s")
+        for good in (True, False, True):
+            result, error = answers.get(timeout=30)
+            assert (error is None, "missing s" in str(error)) == (good, not good)
+            if good:
+                np.testing.assert_array_equal(result.as_numpy("y"), X * np.float32(0.5), strict=True)
+        client.stop_stream()
         client.unload_model("m")
         assert client.get_model_repository_index().models[0].state == "UNAVAILABLE"
         client.load_model("m")

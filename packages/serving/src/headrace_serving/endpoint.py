@@ -255,10 +255,17 @@ class Endpoint:
         return answer
 
     async def _others(self, what: str, about: str = "") -> list[Any]:
-        """Return the answers of the other processes of this server."""
-        if self.siblings is None:
-            return []
-        return [answer for answer in await asyncio.to_thread(self.siblings.ask, what, about) if answer is not None]
+        return [] if self.siblings is None else await asyncio.to_thread(self.ask_others, what, about)
+
+    def ask_others(self, what: str, about: str = "") -> list[Any]:
+        """Return the answers of the other processes of this server; may take as long as they do.
+
+        Args:
+          what: see `respond`.
+          about: name of the model that is meant, if any.
+        """
+        answers = [] if self.siblings is None else self.siblings.ask(what, about)
+        return [answer for answer in answers if answer is not None]
 
     async def _metrics(self) -> bytes:
         others = await self._others(_METRICS)
@@ -267,13 +274,14 @@ class Endpoint:
         )
 
     async def _statistics(self, spec: ModelSpec) -> bytes:
-        others = await self._others(_STATISTICS)
-        if not others:
-            return self.server.model_statistics(spec)
-        together = ModelStatistics()
+        return self.server.model_statistics(spec, self.together(await self._others(_STATISTICS)))
+
+    def together(self, others: list[Any]) -> ModelStatistics:
+        """Return the sums of this process's statistics and those of others."""
+        sums = ModelStatistics()
         for state in (self.server.statistics.state(), *others):
-            together.add(state)
-        return self.server.model_statistics(spec, together)
+            sums.add(state)
+        return sums
 
     def respond(self, what: str, about: str) -> object:
         """Answer another process of this server.

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hmac
 import logging
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -19,9 +20,9 @@ from google.protobuf.json_format import ParseDict
 from google.protobuf.message import Message
 
 from headrace.errors import HeadraceError, UnavailableError
-from headrace_serving.codes import INTERNAL, OK, code_of
+from headrace_serving.codes import INTERNAL, OK, Code, code_of
 from headrace_serving.endpoint import Endpoint
-from headrace_serving.errors import BadRequestError, ClientGoneError, UnauthenticatedError
+from headrace_serving.errors import BadRequestError, ClientGoneError, QueueFullError, UnauthenticatedError
 from headrace_serving.execution import Outputs
 from headrace_serving.model_statistics import parts
 from headrace_serving.proto import open_inference_pb2 as messages
@@ -89,7 +90,8 @@ def start_grpc(
             ),  # else a port may be taken twice
         ],
     )
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, _Service(endpoint).handlers()),))
+    service = _Service(endpoint, most_streams=max(1, threads // 2))  # which wait; the others must go on
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, service.handlers()),))
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     try:
         if certificate is None:
@@ -104,9 +106,11 @@ def start_grpc(
 
 
 class _Service:
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, most_streams: int) -> None:
         self._endpoint = endpoint
         self._server = endpoint.server
+        self._most_streams = most_streams
+        self._streams = threading.Semaphore(most_streams)
 
     def handlers(self) -> dict[str, Any]:
         """Return gRPC's handler of each method."""
@@ -126,12 +130,7 @@ class _Service:
                 ),
             ),
             "ModelConfig": (messages.ModelConfigRequest, self._model_config),
-            "ModelStatistics": (
-                messages.ModelStatisticsRequest,
-                lambda request: _filled(
-                    messages.ModelStatisticsResponse(), server.model_statistics(_spec(request.name, request.version))
-                ),
-            ),
+            "ModelStatistics": (messages.ModelStatisticsRequest, self._statistics),
             "RepositoryIndex": (messages.RepositoryIndexRequest, self._index),
             "RepositoryModelLoad": (messages.RepositoryModelLoadRequest, self._load),
             "RepositoryModelUnload": (messages.RepositoryModelUnloadRequest, self._unload),
@@ -141,6 +140,11 @@ class _Service:
             self._infer,
             request_deserializer=messages.ModelInferRequest.FromString,
             response_serializer=messages.ModelInferResponse.SerializeToString,
+        )
+        handlers["ModelStreamInfer"] = grpc.stream_stream_rpc_method_handler(
+            self._stream,
+            request_deserializer=messages.ModelInferRequest.FromString,
+            response_serializer=messages.ModelStreamInferResponse.SerializeToString,
         )
         return handlers
 
@@ -172,35 +176,61 @@ class _Service:
 
     def _abort(self, error: Exception, context: _Context, name: str) -> Exception:
         """Answer an error; returns it only for the type checker, since `abort` raises."""
-        code = code_of(error) if isinstance(error, HeadraceError) else INTERNAL
-        text = str(error) if isinstance(error, HeadraceError) else f"internal error: {type(error).__name__}"
-        if code.http >= 500 and not isinstance(error, UnavailableError):
-            _log.error("%s failed", name, exc_info=error)
+        code, text = _told(error, name)
         context.abort(_STATUSES[code.grpc], text)
         return error
 
     def _infer(self, request: messages.ModelInferRequest, context: _Context) -> Message:
+        call = _Call(context)
+        try:
+            self._check_key(context)
+            return self._answer(request, call)
+        except Exception as error:
+            raise self._abort(error, context, "ModelInfer") from error
+
+    def _stream(
+        self, requests: Iterator[messages.ModelInferRequest], context: _Context
+    ) -> Iterator[messages.ModelStreamInferResponse]:
+        """Answer requests one after the other; what is wrong with one of them ends none of the others."""
+        if not self._streams.acquire(blocking=False):
+            raise self._abort(_too_many_streams(self._most_streams), context, "ModelStreamInfer")
+        try:
+            try:
+                self._check_key(context)
+            except HeadraceError as error:
+                raise self._abort(error, context, "ModelStreamInfer") from error
+            call = _Call(context)
+            for request in requests:
+                try:
+                    yield messages.ModelStreamInferResponse(infer_response=self._answer(request, call))
+                except Exception as error:
+                    _, text = _told(error, "ModelStreamInfer")
+                    empty = messages.ModelInferResponse(id=request.id)  # tells which request it is about
+                    yield messages.ModelStreamInferResponse(error_message=text, infer_response=empty)
+        finally:
+            self._streams.release()
+
+    def _answer(self, request: messages.ModelInferRequest, call: _Call) -> messages.ModelInferResponse:
         arrival = time.monotonic()
         code, model = OK, ""
         try:
-            self._check_key(context)
             spec = _spec(request.model_name, request.model_version)
             model = spec.name if spec.name in self._server.repository else ""
             prepared = self._server.prepare_message(spec, request)
-            return self._computed(prepared, context, arrival)
+            return self._computed(prepared, call, arrival)
         except Exception as error:
             code = code_of(error) if isinstance(error, HeadraceError) else INTERNAL
-            raise self._abort(error, context, "ModelInfer") from error
+            raise
         finally:
             self._endpoint.observer.answered(code, time.monotonic() - arrival, "Infer", model, "GRPC")
 
-    def _computed(self, prepared: Prepared[M], context: _Context, arrival: float) -> M:
+    def _computed(self, prepared: Prepared[M], call: _Call, arrival: float) -> M:
         work, statistics, submitted = prepared.work, self._server.statistics, time.monotonic()
-        granted = (self._endpoint.limits.seconds, prepared.timeout, context.time_remaining())
+        granted = (self._endpoint.limits.seconds, prepared.timeout, call.context.time_remaining())
         seconds = min(limit for limit in granted if limit is not None)
         work.deadline = arrival + seconds
         try:
-            outputs = self._outputs(prepared, context, seconds)
+            outputs = self._outputs(prepared, call, seconds)
         except BaseException:
             statistics.answered(*work.model, {"fail": time.monotonic() - arrival})
             raise
@@ -210,7 +240,7 @@ class _Service:
         statistics.answered(*work.model, parts(arrival, submitted, work.started, computed, time.monotonic()))
         return answer
 
-    def _outputs(self, prepared: Prepared[M], context: _Context, seconds: float) -> Outputs:
+    def _outputs(self, prepared: Prepared[M], call: _Call, seconds: float) -> Outputs:
         try:
             short = self._endpoint.executor.compute_if_short(prepared.work)
             if short is not None:
@@ -221,7 +251,7 @@ class _Service:
             prepared.lease.release()
             raise
         future.add_done_callback(prepared.give_back)
-        context.add_callback(future.cancel)
+        call.wait_for(future)
         try:
             return future.result(seconds)
         except futures.TimeoutError as error:
@@ -246,13 +276,56 @@ class _Service:
             models=[messages.RepositoryIndexResponse.ModelIndex(**entry) for entry in entries]
         )
 
+    def _statistics(self, request: messages.ModelStatisticsRequest) -> Message:
+        sums = self._endpoint.together(self._endpoint.ask_others("statistics"))
+        document = self._server.model_statistics(_spec(request.name, request.version), sums)
+        return _filled(messages.ModelStatisticsResponse(), document)
+
     def _load(self, request: messages.RepositoryModelLoadRequest) -> Message:
         self._server.load(request.model_name, orjson.dumps({"parameters": dict.fromkeys(request.parameters, "")}))
+        self._endpoint.ask_others("load", request.model_name)
         return messages.RepositoryModelLoadResponse()
 
     def _unload(self, request: messages.RepositoryModelUnloadRequest) -> Message:
         self._server.unload(request.model_name, b"")
+        self._endpoint.ask_others("unload", request.model_name)
         return messages.RepositoryModelUnloadResponse()
+
+
+class _Call:
+    """A call, which may be for many requests, and the one of them that is being computed. Mutable."""
+
+    def __init__(self, context: _Context) -> None:
+        self.context = context
+        self._future: futures.Future[Outputs] | None = None
+        context.add_callback(self._cancel)
+
+    def wait_for(self, future: futures.Future[Outputs]) -> None:
+        """Let the client's going away cancel a future, in the place of the one before."""
+        self._future = future
+        if not self.context.is_active():
+            future.cancel()
+
+    def _cancel(self) -> None:
+        if self._future is not None:
+            self._future.cancel()
+
+
+def _told(error: Exception, name: str) -> tuple[Code, str]:
+    """Return the code and text of an error, and log it if it is a fault of ours."""
+    code = code_of(error) if isinstance(error, HeadraceError) else INTERNAL
+    if code.http >= 500 and not isinstance(error, UnavailableError):
+        _log.error("%s failed", name, exc_info=error)
+    return code, str(error) if isinstance(error, HeadraceError) else f"internal error: {type(error).__name__}"
+
+
+def _too_many_streams(most: int) -> QueueFullError:
+    return QueueFullError(
+        "the server has too many streams",
+        expected=f"at most {most} at once",
+        got="one more",
+        hint="send several requests by one stream, or by ModelInfer",
+    )
 
 
 def _filled(message: M, document: bytes) -> M:
