@@ -10,10 +10,10 @@ from headrace.config import config
 from headrace.plan.devices import device_names
 from headrace.plan.plan import backends, find_backend
 
-__all__ = ["devices"]
+__all__ = ["advice", "devices"]
 
 
-def _advice() -> list[str]:
+def advice() -> list[str]:
     """What would make computing here faster: what the native backend says it lacks, or how to get it."""
     native = backends().get("cpu")
     if native is None:
@@ -43,5 +43,5 @@ def devices(as_json: bool, virtual: tuple[tuple[str, int], ...]) -> None:
         return
     for row in found:
         click.echo(f"{row['device']:<10} backend {row['backend']}{'  (default)' if row['default'] else ''}")
-    for line in _advice():
+    for line in advice():
         click.echo(line)

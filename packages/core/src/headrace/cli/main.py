@@ -9,6 +9,7 @@ from importlib import metadata
 import click
 
 from headrace.cli.devices import devices
+from headrace.cli.doctor import doctor
 from headrace.cli.inspect import inspect
 from headrace.cli.ops import ops
 from headrace.errors import HeadraceError, known_names
@@ -58,10 +59,11 @@ def _plugins() -> dict[str, metadata.EntryPoint]:
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="headrace", prog_name="headrace")
 def headrace() -> None:
-    """Look at operations, devices, graphs and models, and serve them."""
+    """Look at operations, devices, graphs, models and the installation itself, and serve models."""
 
 
 headrace.add_command(devices)
+headrace.add_command(doctor)
 headrace.add_command(inspect)
 headrace.add_command(ops)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from headrace.graph.operation import Operation, Tensor
-from headrace.passes.cost import arithmetic, tensor_bytes
+from headrace.passes.cost import arithmetic
 from headrace.plan.memory import MemoryUse, Step, memory_use
 from headrace.plan.program import Line, Program, is_handle
 

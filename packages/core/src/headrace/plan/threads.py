@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["BlasLibrary", "available_threads", "blas_libraries", "blas_pools", "cgroup_quota"]
+__all__ = ["BlasLibrary", "available_threads", "blas_libraries", "blas_pools", "cgroup_quota", "own_quota"]
 
 _GROUPS = Path("/sys/fs/cgroup")
 _MEMBERSHIP = Path("/proc/self/cgroup")
@@ -34,8 +34,13 @@ def available_threads() -> int:
     if os.getpid() != _process:
         return 1
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota = cgroup_quota(_GROUPS, _text(_MEMBERSHIP) or "")
+    quota = own_quota()
     return max(1, count if quota is None else min(count, math.ceil(quota)))
+
+
+def own_quota() -> float | None:
+    """How many processors the control group of this process may use at once, or None for no limit."""
+    return cgroup_quota(_GROUPS, _text(_MEMBERSHIP) or "")
 
 
 def cgroup_quota(groups: Path, membership: str) -> float | None:
