@@ -118,17 +118,31 @@ def test_workers_share_the_memory_of_weights(tmp_path: Path) -> None:
         assert proportional_bytes(process.pid) - unloaded < 1.5 * weights_bytes
 
 
+def counted(url: str) -> tuple[int, int]:
+    """Return how many requests the metrics and the statistics count."""
+    text = ask(url, "GET", "/monitoring/prometheus/metrics")[1]
+    found = re.search(r':request_count{model_name="half",status="OK"} (\d+)\n', text)
+    assert found is not None
+    (entry,) = json.loads(ask(url, "GET", "/v2/models/stats")[1])["model_stats"]
+    return int(found[1]), entry["inference_stats"]["success"]["count"]
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 def test_a_worker_that_dies_is_replaced(served: Served) -> None:
     process, url = served
     first = children(process.pid)
+    for _ in range(20):  # some to each of them
+        assert ask(url, "POST", "/v1/models/half:predict", b'{"instances": [3]}')[0] == 200
+    assert counted(url) == (20, 20)
     os.kill(first[0], signal.SIGKILL)
     end = time.monotonic() + 60
     while (now := children(process.pid)) == first or len(now) < 2:
         assert ask(url, "GET", "/v2/health/live")[0] == 200
+        assert counted(url) == (20, 20)
         assert time.monotonic() < end
     assert first[1] in now
     assert ask(url, "POST", "/v1/models/half:predict", b'{"instances": [3]}')[0] == 200
+    assert counted(url) == (21, 21)
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 0
 
@@ -164,3 +178,16 @@ def test_siblings_answer_each_other(tmp_path: Path, depth: int) -> None:
     assert second.ask("metrics") == [["metrics", ""]]
     second.close()
     first.close()
+
+
+def test_what_one_that_is_gone_has_counted_is_answered_in_its_place(tmp_path: Path) -> None:
+    (tmp_path / "7-7.kept").write_text('{"metrics": [1], "statistics": [2]}')
+    (tmp_path / "8-8.kept").write_text("damaged")
+    (tmp_path / "9-9.socket").touch()
+    siblings = Siblings(tmp_path)
+    assert [siblings.ask(what) for what in ("metrics", "statistics", "load")] == [[[1]], [[2]], []]
+    siblings.answer(lambda what, about: None, lambda: {"metrics": [3]})
+    siblings.close()
+    another = Siblings(tmp_path)
+    assert sorted(another.ask("metrics")) == [[1], [3]]
+    another.close()

@@ -333,7 +333,7 @@ def serve(
     endpoint = app.state.endpoint
     if place is not None:
         endpoint.siblings = Siblings(place.folder)
-        endpoint.siblings.answer(endpoint.respond)
+        endpoint.siblings.answer(endpoint.respond, endpoint.counts)
     grpc = None if grpc_port is None else _start_grpc(endpoint, host, grpc_port, tls_certificate, tls_key, workers)
     if poll:
         manager.start_polling(poll)

@@ -267,21 +267,37 @@ class Endpoint:
         answers = [] if self.siblings is None else self.siblings.ask(what, about)
         return [answer for answer in answers if answer is not None]
 
+    def counts(self) -> dict[str, object]:
+        """Return what has been counted, in answers to other processes by what they ask."""
+        return {
+            _METRICS: [[(labels, numbers) for labels, numbers in state.items()] for state in self.observer.counts()],
+            _STATISTICS: self.server.statistics.state(),
+        }
+
     async def _metrics(self) -> bytes:
         others = await self._others(_METRICS)
-        return self.observer.text(
+        text = self.observer.text(
             [[{tuple(labels): numbers for labels, numbers in state} for state in states] for states in others]
         )
+        await asyncio.to_thread(self._keep_counts)
+        return text
 
     async def _statistics(self, spec: ModelSpec) -> bytes:
-        return self.server.model_statistics(spec, self.together(await self._others(_STATISTICS)))
+        others = await self._others(_STATISTICS)
+        return self.server.model_statistics(spec, await asyncio.to_thread(self.together, others))
 
     def together(self, others: list[Any]) -> ModelStatistics:
         """Return the sums of this process's statistics and those of others."""
         sums = ModelStatistics()
         for state in (self.server.statistics.state(), *others):
             sums.add(state)
+        self._keep_counts()
         return sums
+
+    def _keep_counts(self) -> None:
+        """Write down what somebody is told next, so that it is never less, whatever becomes of this process."""
+        if self.siblings is not None:
+            self.siblings.keep()
 
     def respond(self, what: str, about: str) -> object:
         """Answer another process of this server.
@@ -296,9 +312,11 @@ class Endpoint:
             case "unload":
                 return self.server.unload(about, b"").decode()
             case "statistics":
-                return self.server.statistics.state()
+                found: object = self.server.statistics.state()
             case _:
-                return [[(labels, numbers) for labels, numbers in state.items()] for state in self.observer.states()]
+                found = [[(labels, numbers) for labels, numbers in state.items()] for state in self.observer.states()]
+        self._keep_counts()
+        return found
 
     async def _body(self, request: _Request, lead: int | None = None) -> bytes | memoryview:
         try:

@@ -138,6 +138,10 @@ class Observer:
         """Return the numbers of all metrics, for adding them to those of other processes."""
         return [metric.state() for metric in self._metrics]
 
+    def counts(self) -> list[State]:
+        """Return the numbers that only grow, with nothing in the place of those that tell how it is now."""
+        return [{} if isinstance(metric, Gauge) else metric.state() for metric in self._metrics]
+
     def text(self, others: Sequence[Sequence[State]] = ()) -> bytes:
         """Return all metrics in Prometheus' format.
 

@@ -123,7 +123,8 @@ class _Supervisor:
                 if child.poll() is None:
                     continue
                 del self._children[child]
-                (self._folder / f"{child.pid}.socket").unlink(missing_ok=True)
+                for socket_of_it in self._folder.glob(f"{child.pid}-*.socket"):
+                    socket_of_it.unlink(missing_ok=True)
                 if self._ending:
                     # One that was only just starting has taken no requests, and dies of the signal.
                     code = code or int(child.returncode not in (0, -signal.SIGTERM, -signal.SIGINT))
