@@ -142,7 +142,7 @@ def test_staged_directory_never_replaces_a_filled_one(tmp_path: Path) -> None:
         with durable.staged_directory(tmp_path / "d") as folder:
             durable.write_file(folder / "f", [b"new"])
 
-    with pytest.raises(OSError, match="not empty"):
+    with pytest.raises(FileExistsError, match="File exists"):
         stage()
     assert (tmp_path / "d" / "f").read_bytes() == b"old"
     assert _leftovers(tmp_path) == []
@@ -209,3 +209,16 @@ def test_what_cannot_be_written_behind_is_left_to_fsync() -> None:
     finally:
         os.close(reading)
         os.close(writing)
+
+
+def test_what_another_process_sweeps_or_removes_is_not_missed(tmp_path: Path) -> None:
+    class Late(Disk):
+        def remove_tree(self, path: Path) -> None:
+            super().remove_tree(path)
+            super().remove_tree(path)
+
+    for name in (".tmp-a~elsewhere~1~x", ".del-b~elsewhere~1~x"):
+        (tmp_path / name).mkdir()
+    assert durable.sweep(tmp_path, Late(), now=2e10) == []
+    assert list(tmp_path.iterdir()) == []
+    durable.remove_directory(tmp_path / "gone")

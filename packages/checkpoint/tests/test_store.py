@@ -20,6 +20,7 @@ from headrace_checkpoint.checksum import crc32c
 from headrace_checkpoint.durable import Disk
 from headrace_checkpoint.manifest import MANIFEST
 from headrace_checkpoint.safetensors import load_safetensors, save_safetensors
+from headrace_checkpoint.saver import CheckpointManager
 from headrace_checkpoint.store import CheckpointWarning, StepName, StoredStep, list_steps, read_newest_step, write_step
 
 SHARD = "shard-00000-of-00001.safetensors"
@@ -353,3 +354,64 @@ def test_A93_two_sets_of_variables_have_directories_of_their_own(tmp_path: Path)
     write_step(tmp_path / "slots", 5, {"m": np.ones(1)}, time=0.0)
     assert list(read_newest_step(tmp_path / "weights", StoredStep.read_all)[1]) == ["w"]
     assert list(read_newest_step(tmp_path / "slots", StoredStep.read_all)[1]) == ["m"]
+
+
+# Several processes in one directory.
+
+
+def test_a_step_that_another_process_saves_meanwhile_is_saved_beside_it(tmp_path: Path) -> None:
+    class Overtaken(Disk):
+        def __init__(self) -> None:
+            self.times = 2
+
+        def rename(self, source: Path, target: Path) -> None:
+            if target.name.startswith("step-") and self.times:
+                self.times -= 1
+                write_step(tmp_path, 5, {"w": np.zeros(self.times + 1)}, time=0.0)
+            super().rename(source, target)
+
+    path = write_step(tmp_path, 5, {"w": np.ones(1)}, time=0.0, disk=Overtaken())
+    assert [str(name) for name in list_steps(tmp_path)] == [Path(path).name] == ["step-00000005-3"]
+    assert read_newest_step(tmp_path, StoredStep.read_all)[1]["w"].tolist() == [1]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["step-00000005-3"]
+
+
+def test_a_name_that_something_else_has_is_an_error(tmp_path: Path) -> None:
+    class Taken(Disk):
+        def rename(self, source: Path, target: Path) -> None:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+
+    with pytest.raises(FileExistsError, match="File exists: '.*step-00000001'"):
+        write_step(tmp_path, 1, {}, time=0.0, disk=Taken())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_steps_that_another_process_deletes_are_not_missed(tmp_path: Path) -> None:
+    managers = [CheckpointManager(tmp_path, 1, variables=[]) for _ in range(2)]
+
+    class Overtaken(Disk):
+        def rename(self, source: Path, target: Path) -> None:
+            if source.name == "step-00000001":
+                managers[0].save(None, 3)
+            super().rename(source, target)
+
+    managers[0].save(None, 1)
+    CheckpointManager(tmp_path, 1, variables=[], disk=Overtaken()).save(None, 2)
+    assert managers[1].steps == (3,)
+
+
+def test_a_reader_whose_steps_are_all_deleted_finds_the_newer_ones(tmp_path: Path) -> None:
+    for step in (1, 2):
+        _save(tmp_path, step)
+
+    def read(stored: StoredStep) -> dict[str, Any]:
+        if stored.manifest.step < 3:
+            _save(tmp_path, 3)
+            for old in (1, 2):
+                shutil.rmtree(tmp_path / f"step-{old:08d}", ignore_errors=True)
+            raise NotFoundError("gone", expected="", got="", hint="")
+        return stored.read_all()
+
+    step, loaded = read_newest_step(tmp_path, read)
+    assert step.manifest.step == 3
+    _check(loaded, 3)

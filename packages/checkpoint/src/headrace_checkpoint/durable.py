@@ -12,6 +12,7 @@ The system calls go through a `Disk`, so that tests can fail any one of them or 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
@@ -174,6 +175,7 @@ def staged_directory(path: Path, disk: Disk = DISK) -> Iterator[Path]:
       The temporary folder.
 
     Raises:
+      FileExistsError: another process has taken the name meanwhile.
       OSError: any call failed; the temporary folder is removed as far as that is still possible.
     """
     temporary = path.parent / _temporary_name(_STAGED, path.name)
@@ -183,12 +185,21 @@ def staged_directory(path: Path, disk: Disk = DISK) -> Iterator[Path]:
         for folder in sorted((entry for entry in temporary.rglob("*") if entry.is_dir()), reverse=True):
             disk.sync_directory(folder)
         disk.sync_directory(temporary)
-        disk.rename(temporary, path)
+        _name(temporary, path, disk)
     except BaseException:
         with contextlib.suppress(OSError):
             disk.remove_tree(temporary)
         raise
     disk.sync_directory(path.parent)
+
+
+def _name(temporary: Path, path: Path, disk: Disk) -> None:
+    try:
+        disk.rename(temporary, path)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from error
+        raise
 
 
 def make_directories(path: Path, disk: Disk = DISK) -> None:
@@ -210,14 +221,17 @@ def remove_directory(path: Path, disk: Disk = DISK) -> None:
     """Remove a folder so that nobody ever sees it half removed: it loses its name first.
 
     Args:
-      path: the folder.
+      path: the folder; one that is gone already, as another process was quicker, is left at that.
       disk: whose system calls to use.
 
     Raises:
       OSError: any call failed; what is left under a temporary name is removed by a later `sweep`.
     """
     doomed = path.parent / _temporary_name(_DOOMED, path.name)
-    disk.rename(path, doomed)
+    try:
+        disk.rename(path, doomed)
+    except FileNotFoundError:
+        return
     disk.sync_directory(path.parent)
     disk.remove_tree(doomed)
 
@@ -236,9 +250,10 @@ def sweep(folder: Path, disk: Disk = DISK, now: float | None = None) -> list[Pat
     moment = time.time() if now is None else now
     removed = []
     for entry in sorted(folder.iterdir()):
-        if entry.name.startswith((_STAGED, _DOOMED)) and _is_abandoned(entry, moment):
-            (disk.remove_tree if entry.is_dir() else disk.remove_file)(entry)
-            removed.append(entry)
+        with contextlib.suppress(FileNotFoundError):  # another process was quicker
+            if entry.name.startswith((_STAGED, _DOOMED)) and _is_abandoned(entry, moment):
+                (disk.remove_tree if entry.is_dir() else disk.remove_file)(entry)
+                removed.append(entry)
     return removed
 
 

@@ -431,11 +431,10 @@ class CheckpointManager:
         write = self._saver.prepare(
             session, self.directory, step=step, metrics=metrics, objects=objects, spare=self._spare
         )
-        path = self._storage.path(str(next_attempt(self._storage, step)))
         if self._background is None:
-            self._write(write, step)
-        else:
-            self._background.start(functools.partial(self._write, write, step))
+            return self._write(write, step)
+        path = self._storage.path(str(next_attempt(self._storage, step)))
+        self._background.start(functools.partial(self._write, write, step))
         return path
 
     def wait(self, timeout: float | None = None) -> None:
@@ -478,16 +477,17 @@ class CheckpointManager:
         self.wait()
         return self._saver.restore(session, self.directory, step=step, strict=strict, names=names)
 
-    def _write(self, write: Callable[[], str], step: int) -> None:
+    def _write(self, write: Callable[[], str], step: int) -> str:
         if self._spare is not None:
             self._spare.fill()
-        write()
+        path = write()
         if not self._is_chief:
-            return
+            return path
         kept = self._retention.steps_to_keep(self._saved()) | {step}
         for name in steps_of(self._storage):
             if name.step not in kept:
                 self._storage.remove(str(name))
+        return path
 
     def _saved(self) -> list[SavedStep]:
         return [self._described(name) for name in steps_of(self._storage)]

@@ -6,6 +6,7 @@ being whole, by one request, so a step is complete once its manifest, which is w
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 from collections.abc import Sequence
@@ -50,6 +51,7 @@ class StepStorage(Protocol):
         """Make a folder of these files; once this returns it survives any crash.
 
         Raises:
+          FileExistsError: there is such a folder already.
           OSError: the store refused; there is no such folder then.
         """
 
@@ -60,7 +62,7 @@ class StepStorage(Protocol):
         """A shard of a folder; raises NotFoundError if there is none, DataLossError if it is damaged."""
 
     def remove(self, name: str) -> None:
-        """Remove a folder so that nobody sees it half removed. Raises OSError."""
+        """Remove a folder, if it is still there, so that nobody sees it half removed. Raises OSError."""
 
     def sweep(self, now: float) -> None:
         """Remove what dead processes left behind, at `now`, in seconds since 1970. Raises OSError."""
@@ -226,8 +228,9 @@ class RemoteStorage:
 
     def remove(self, name: str) -> None:
         """Take the manifest away, and then the rest."""
-        self._files.rm_file(self._file(name, MANIFEST))
-        self._files.rm(str(self._root / name), recursive=True)
+        with contextlib.suppress(FileNotFoundError):  # another process was quicker
+            self._files.rm_file(self._file(name, MANIFEST))
+            self._files.rm(str(self._root / name), recursive=True)
 
     def sweep(self, now: float) -> None:
         """Leave everything: what has no manifest may be a step that another process is writing."""

@@ -145,12 +145,18 @@ def write_step(
         metrics={name: float(value) for name, value in (metrics or {}).items()},
     )
     content = manifest.encode()
-    earlier = [name for name in steps_of(storage) if name.step == step]
-    target = str(next_attempt(storage, step))
-    storage.write(target, shards, content)
-    for name in earlier:
-        storage.remove(str(name))
-    return storage.path(target)
+    while True:
+        earlier = [name for name in steps_of(storage) if name.step == step]
+        target = str(next_attempt(storage, step))
+        try:
+            storage.write(target, shards, content)
+        except FileExistsError:
+            if target not in storage.names():
+                raise  # not by a step, which would have been saved by another process meanwhile
+            continue
+        for name in earlier:
+            storage.remove(str(name))
+        return storage.path(target)
 
 
 def read_manifest(storage: StepStorage, name: str) -> Manifest:
@@ -325,32 +331,35 @@ def read_newest_step(directory: str | os.PathLike[str], read: Callable[[StoredSt
       DataLossError: there are steps, but none is whole.
     """
     storage = storage_of(directory)
-    names = steps_of(storage)
-    if not names:
-        raise NotFoundError(
-            "there is no checkpoint yet",
-            where=storage.location,
-            expected="folders named step-...",
-            got="none",
-            hint="save one first, or look in another directory",
-        )
-    problems = []
-    for name in reversed(names):
-        path = storage.path(str(name))
-        try:
-            step = StoredStep(path)
-            return step, read(step)
-        except (DataLossError, NotFoundError) as error:
-            if str(name) not in storage.names():
-                continue  # it was deleted meanwhile, as its owner keeps only the newest
-            problems.append(f"{name}: {error.what}")
-            warnings.warn(
-                f"passed over the damaged checkpoint {path}: {error}", CheckpointWarning, stacklevel=_callers_level()
+    problems: list[str] = []
+    while not problems:  # all steps that were there may be deleted while they are read, for newer ones
+        names = steps_of(storage)
+        if not names:
+            raise NotFoundError(
+                "there is no checkpoint yet",
+                where=storage.location,
+                expected="folders named step-...",
+                got="none",
+                hint="save one first, or look in another directory",
             )
+        for name in reversed(names):
+            path = storage.path(str(name))
+            try:
+                step = StoredStep(path)
+                return step, read(step)
+            except (DataLossError, NotFoundError) as error:
+                if str(name) not in storage.names():
+                    continue  # it was deleted meanwhile, as its owner keeps only the newest
+                problems.append(f"{name}: {error.what}")
+                warnings.warn(
+                    f"passed over the damaged checkpoint {path}: {error}",
+                    CheckpointWarning,
+                    stacklevel=_callers_level(),
+                )
     raise DataLossError(
         "no checkpoint is whole",
         where=storage.location,
         expected="at least one step without damage",
-        got="; ".join(problems) or "only steps that were deleted while they were read",
+        got="; ".join(problems),
         hint="copy the directory again, or start anew in another one",
     )
