@@ -98,6 +98,33 @@ def test_a_state_is_updated_with_what_reads_it_and_read_anew_after() -> None:
     assert grouped(read, write, again) == [["m", "w"], ["r"]]
 
 
+def sums_of(between: Item, first: Item) -> list[list[str]]:
+    """The groups where two items from different places are added, and something else comes in between."""
+    second = item("b", value_of("y", 8) * 3.0, "y")
+    return grouped(first, between, second, item("s", value_of("a", 8) + value_of("b", 8), "a", "b"))
+
+
+def test_groups_that_one_item_reads_move_to_it() -> None:
+    first = item("a", value_of("x", 8) * 2.0, "x")
+    assert sums_of(Item("other", (), ("z",), ("o",)), first) == [["other"], ["a", "b", "s"]]
+
+
+def test_a_group_does_not_move_past_what_reads_it() -> None:
+    first = item("a", value_of("x", 8) * 2.0, "x")
+    assert sums_of(Item("other", (), ("a",), ("o",)), first) == [["a"], ["other"], ["b", "s"]]
+
+
+def test_a_group_does_not_move_past_a_write_to_what_it_reads() -> None:
+    first = Item("a", (Output("a", value_of("v", 8) * 2.0),), ("v",), ("a",), frozenset({"v"}))
+    write = Item("write", (), ("z",), ("v",), frozenset({"v"}))
+    assert sums_of(write, first) == [["a"], ["write"], ["b", "s"]]
+
+
+def test_a_group_does_not_move_past_what_waits_for_it() -> None:
+    first = item("a", value_of("x", 8) * 2.0, "x")
+    assert sums_of(Item("waits", (), (), ("w",), after=frozenset({0})), first) == [["a"], ["waits"], ["b", "s"]]
+
+
 def test_dtypes_and_shapes_of_a_rule_are_checked() -> None:
     x, y = value_of("x", 3), Value("input", hr.float64, (3,), (), "y")
     with pytest.raises(hr.errors.InvalidArgumentError, match="operands of different dtypes(.|\\n)*hr.loops.cast"):

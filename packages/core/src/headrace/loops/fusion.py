@@ -5,6 +5,10 @@ most bytes of memory traffic, or starts a group of its own. The cost model count
 or reads already need not be read again, and a value that nobody outside the group wants is never written. Joining is
 refused where the group would have to run both before and after another one, where the loops do not fit (`lowering`), or
 where a group becomes larger than a compiler should see at once.
+
+A group stands where its first item came, so that a later item can find what it reads in several groups and joins only
+one of them: a * x + b * y is such an item. Therefore whole groups move at the end into the one that reads what they
+make, if nothing between needs them.
 """
 
 from __future__ import annotations
@@ -83,7 +87,8 @@ def fuse(items: Sequence[Item], sizes: Mapping[Hashable, int]) -> list[Group]:
     fusion = _Fusion(items, sizes)
     for position in range(len(items)):
         fusion.place(position)
-    return fusion.groups
+    fusion.gather()
+    return [group for group in fusion.groups if group.items]
 
 
 @dataclass(slots=True)
@@ -120,6 +125,81 @@ class _Fusion:
         for key in item.writes:
             self.writers[key] = [*(self.writers.get(key, ()) if item.partial else ()), position]
             self.readers[key] = []
+
+    def gather(self) -> None:
+        """Move groups into those that read what they make, where that is allowed."""
+        waiting: dict[int, set[int]] = {}
+        for position, item in enumerate(self.items):
+            for other in item.after:
+                waiting.setdefault(other, set()).add(self.home[position])
+        for number, group in enumerate(self.groups):
+            if group.space is None:
+                continue
+            tried: set[int] = set()
+            while (source := self._maker(number, tried)) is not None:
+                tried.add(source)
+                joined = self._joined(source, number, waiting)
+                if joined is not None:
+                    self._move(source, number, joined, waiting)
+                    tried.clear()
+
+    def _maker(self, number: int, tried: set[int]) -> int | None:
+        """The earlier group that makes the most bytes of what a group reads, other than those that were tried."""
+        shared: dict[int, int] = {}
+        for key in self.groups[number].reads:
+            for other in self.touching[key]:
+                maker = self.groups[other]
+                made = other < number and other not in tried and maker.space is not None and key in maker.writes
+                if made and maker.items:
+                    shared[other] = shared.get(other, 0) + self.sizes.get(key, 0)
+        return max(shared, key=lambda other: (shared[other], other), default=None)
+
+    def _joined(self, source: int, target: int, waiting: Mapping[int, set[int]]) -> Group | None:
+        """The group that two make, or None if one must run before the other, or before another one between them."""
+        first, second = self.groups[source], self.groups[target]
+        needing = {other for item in first.items for other in waiting.get(item, ())}
+        needing |= {other for key in first.writes for other in self.touching[key]}
+        needing |= {other for key in first.reads for other in self.touching[key] if key in self.groups[other].writes}
+        if any(source < other < target and self.groups[other].items for other in needing):
+            return None
+        if not all(self._follows(first, self.items[position]) for position in second.items):
+            return None
+        joined = Group(list(first.items), first.space, first.axes, set(first.reads), set(first.writes))
+        for position in second.items:
+            item = self.items[position]
+            if self._refusal(joined, item) is not None:
+                return None
+            joined.space, joined.axes = _joined_space(joined, item) or (joined.space, joined.axes)
+            joined.items.append(position)
+            joined.reads.update(item.reads)
+            joined.writes.update(item.writes)
+        joined.items.sort()
+        return joined
+
+    def _follows(self, group: Group, item: Item) -> bool:
+        """True if an item may run in the group of others that it follows."""
+        for position in group.items:
+            other = self.items[position]
+            written = set(other.writes)
+            if any(key in written and (key in item.mutable or other.partial) for key in item.reads):
+                return False
+            if not written.isdisjoint(item.writes):
+                return False
+            if not all(self._in_place(position, item, key) for key in item.writes if key in other.reads):
+                return False
+        return True
+
+    def _move(self, source: int, target: int, joined: Group, waiting: Mapping[int, set[int]]) -> None:
+        joined.decision = self.groups[target].decision
+        for position in self.groups[source].items:
+            self.home[position] = target
+            for other in self.items[position].after:
+                waiting[other].add(target)
+        for key in joined.reads | joined.writes:
+            if target not in self.touching[key]:
+                self.touching[key].append(target)
+        self.groups[target] = joined
+        self.groups[source] = Group([])
 
     def _earliest(self, item: Item) -> int:
         """The first group in which the item may run."""
