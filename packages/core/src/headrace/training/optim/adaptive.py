@@ -6,6 +6,7 @@ Symbols: g gradient, w variable, all products and roots element by element. Ever
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -18,6 +19,15 @@ __all__ = ["Adadelta", "Adagrad", "Adam", "AdamW", "RMSProp"]
 def _decayed(mean: hr.Tensor, value: hr.Tensor, decay: float) -> hr.Tensor:
     """The mean after one more value: decay * mean + (1 - decay) * value."""
     return decay * mean + (1 - decay) * value
+
+
+def _correction(decay: float, step: hr.Tensor) -> hr.Tensor:
+    """1 - decay^step, by which a mean that began at 0 is too small after so many updates: float64, a scalar.
+
+    By expm1 the digits that 1 - decay^step loses for a decay close to 1 are kept, and backends that generate code have
+    it as an instruction sequence where they have no power.
+    """
+    return -hr.expm1(hr.astype(step, hr.float64) * (math.log(decay) if decay else -math.inf))
 
 
 class Adagrad(Optimizer):
@@ -171,10 +181,9 @@ class Adam(Optimizer):
         mean = _decayed(slots["Mean"].read(), grad, self.beta1)
         square = _decayed(slots["MeanSquare"].read(), hr.square(grad), self.beta2)
         # Both corrections are scalars, and m' / (sqrt(v') + epsilon) = scale * m / (sqrt(v) + epsilon * root): they
-        # cost no pass over the variable. They are powers close to 1, so float64.
-        count = hr.astype(step, hr.float64)
-        root = hr.sqrt(1.0 - self.beta2**count)
-        scale = hr.astype(root / (1.0 - self.beta1**count), variable.dtype) * rate
+        # cost no pass over the variable.
+        root = hr.sqrt(_correction(self.beta2, step))
+        scale = hr.astype(root / _correction(self.beta1, step), variable.dtype) * rate
         epsilon = self.epsilon if self.epsilon_hat else hr.astype(self.epsilon * root, variable.dtype)
         change = scale * mean / (hr.sqrt(square) + epsilon)
         if self.weight_decay:
