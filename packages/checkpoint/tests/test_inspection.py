@@ -32,8 +32,8 @@ def test_a_directory_and_a_step(tmp_path: Path) -> None:
     assert lines is not None
     assert lines[0] == f"checkpoint {path}: step 20, saved 2001-09-09 01:46:40 UTC"
     assert lines[1:3] == ["  metric loss = 0.25", "  object epoch = 3"]
-    assert lines[3].startswith("  layer/w  float32[784, 10]  7,840  ")
-    assert lines[4].startswith("  s        string[1]             1  ")
+    assert lines[3].startswith("  layer/w  float32[784, 10]  31,360 bytes  ")
+    assert lines[4].startswith("  s        string[1]              1 bytes  ")
 
 
 def test_a_safetensors_file(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_a_safetensors_file(tmp_path: Path) -> None:
     assert lines is not None
     assert lines[0] == f"safetensors file {tmp_path / 'f.safetensors'}: 1 tensors"
     assert lines[1] == "  metadata note = hello"
-    assert lines[2].startswith("  w  float64[2]  2  ")
+    assert lines[2].startswith("  w  float64[2]  16 bytes  ")
 
 
 @pytest.mark.parametrize("ending", ["", ".index", ".data-00000-of-00001"])
@@ -52,7 +52,7 @@ def test_a_tensorflow_checkpoint_by_prefix_or_file(tmp_path: Path, ending: str) 
     assert lines is not None
     assert lines[0] == f"TensorFlow checkpoint {tmp_path / 'm'}: 2 tensors"
     assert lines[1] == "  1 shards"
-    assert lines[2] == "  t  float64[2]  2  1 slices"
+    assert lines[2] == "  t  float64[2]  16 bytes  1 slices"
 
 
 def test_a_saved_model(tmp_path: Path) -> None:

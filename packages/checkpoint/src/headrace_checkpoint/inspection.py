@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -123,27 +122,27 @@ def _source(source: OpenSource) -> list[str]:
 
 
 def _table(source: OpenSource) -> list[str]:
-    """One line for each tensor: name, type, number of elements, checksum, and whether the bytes do not match it."""
+    """One line for each tensor: name, type, size, checksum, and whether the bytes do not match it."""
     rows = []
     for name, kind in sorted(source.tensors.items()):
-        rows.append(
-            (name, str(kind), f"{math.prod(kind.shape):,}", source.checksums.get(name, "-"), _state(source, name))
-        )
-    widths = [max((len(row[column]) for row in rows), default=0) for column in range(4)]
+        rows.append((name, str(kind), *_content(source, name), source.checksums.get(name, "-")))
+    widths = [max((len(row[column]) for row in rows), default=0) for column in (0, 1, 2, 4)]
     return [
-        f"  {name:<{widths[0]}}  {kind:<{widths[1]}}  {count:>{widths[2]}}  {crc:<{widths[3]}}  {state}".rstrip()
-        for name, kind, count, crc, state in rows
+        f"  {name:<{widths[0]}}  {kind:<{widths[1]}}  {size:>{widths[2]}}  {crc:<{widths[3]}}  {state}".rstrip()
+        for name, kind, size, state, crc in rows
     ]
 
 
-def _state(source: OpenSource, name: str) -> str:
+def _content(source: OpenSource, name: str) -> tuple[str, str]:
+    """The size of a tensor's value, and what is wrong with it."""
     try:
-        source.read(name)
+        value = source.read(name)
     except DataLossError:
-        return "DAMAGED"
+        return "", "DAMAGED"
     except (DTypeError, NotFoundError) as error:
-        return error.what
-    return ""
+        return "", error.what
+    size = sum(map(len, value.flat)) if value.dtype == object else value.nbytes
+    return f"{size:,} bytes", ""
 
 
 def _when(seconds: float) -> str:
