@@ -65,15 +65,31 @@ def test_a_graph_without_float32_products_stays_as_it_is() -> None:
 def test_what_lies_between_products_is_kept_rounded_and_what_is_denied_reads_float32() -> None:
     with hr.Graph().as_default() as graph:
         x = hr.placeholder(hr.float32, [4, 4])
-        hidden = hr.nn.relu(x @ x)
+        hidden = hr.tanh(x @ x)
         logits = hidden @ x
         z = hr.nn.softmax(logits)
     found = optimized(z, graph, {x: np.eye(4, dtype=np.float32)})
-    assert rounds(only(found, "Relu").inputs[0])
+    assert rounds(only(found, "Tanh").inputs[0])
     assert only(found, "Softmax").inputs[0].op.type == "MatMul"
     products = [op for op in found.operations if op.type == "MatMul"]
     assert len(products) == 2
     assert all(rounds(tensor) for op in products for tensor in op.inputs)
+
+
+def test_what_ends_a_product_reads_it_in_float32_and_gives_rounded_values() -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [4, 4])
+        bias = hr.ones([4])
+        z = hr.nn.relu(x @ x + bias + x) @ x
+    found = optimized(z, graph, {x: np.eye(4, dtype=np.float32)})
+    assert [op.type for op in found.operations if op.type in ("MatMul", "AddV2", "Relu")][:4] == [
+        *("MatMul", "AddV2", "AddV2", "Relu"),
+    ]
+    sums = [op for op in found.operations if op.type == "AddV2"]
+    assert sums[0].inputs[0].op.type == "MatMul"
+    assert sums[1].inputs[0].op is sums[0]
+    assert only(found, "Relu").inputs[0].op is sums[1]
+    assert [op.type for op in found.operations if only(found, "Relu").outputs[0] in op.inputs] == ["Cast"]
 
 
 def test_movement_between_products_moves_bfloat16() -> None:

@@ -14,7 +14,8 @@ from headrace.loops.lowering import lower
 from headrace.loops.verifier import verify_region
 from headrace.plan import Allocation, Line, Step, flat_aliases, plan_memory
 from headrace_cpu.pooling import Pooling
-from headrace_cpu.scheduling import Key, Schedule, is_native
+from headrace_cpu.scheduling import Key, Schedule
+from headrace_cpu.values import is_native
 
 __all__ = ["Layout", "Run", "Unit", "lay_out"]
 
@@ -126,9 +127,11 @@ def _units(schedule: Schedule, number: int, readers: dict[Key, set[int]], wanted
         line = schedule.program.lines[schedule.lines[first]]
         call = schedule.library[first]
         inputs, made = schedule.memory[line.op]
+        extras = schedule.extras.get(first, ())
         if first in schedule.nested:  # loops pass on what they capture, which is seldom used after them
             made = tuple(key for key in made if key in wanted or readers.get(key))
-        return [Unit(None, call, inputs + made, inputs, made, line=schedule.lines[first])]
+        keys = inputs + made + extras
+        return [Unit(None, call, keys, inputs + extras, made, line=schedule.lines[first])]
     items = [schedule.items[position] for position in group.items]
     outputs = [
         output
@@ -142,6 +145,8 @@ def _units(schedule: Schedule, number: int, readers: dict[Key, set[int]], wanted
         if position in schedule.checks:
             key, bound = schedule.checks[position]
             units.append(Unit(None, None, (key,), (key,), (), line=schedule.lines[position], bound=bound))
+    if not outputs:  # whoever needs them computes them again
+        return units
     every = [schedule.items[position] for position in sorted({*group.items, *schedule.again[number]})]
     for lowered in lower(f"loops{number}", group.space, group.axes, produced_by(every), outputs):
         verify_region(lowered.region)

@@ -7,8 +7,7 @@ only another view of the same elements (reshape, identity) share the key of what
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,12 +21,14 @@ from headrace.loops.recompute import recomputed
 from headrace.loops.registry import LoopContext, find_loops
 from headrace.loops.value import Value, constant
 from headrace.plan import Line, Program
-from headrace.types import Array, DType, bfloat16, float32
+from headrace.types import Array
+from headrace_cpu.absorbing import Absorbed, absorb
 from headrace_cpu.gathering import Gather, gather_call
 from headrace_cpu.onednn import Request
 from headrace_cpu.printer import prints
+from headrace_cpu.values import byte_count, is_native
 
-__all__ = ["Key", "Schedule", "schedule"]
+__all__ = ["Key", "Schedule", "is_native", "schedule"]
 
 VIEWS = frozenset(
     {"EnsureShape", "ExpandDims", "Identity", "PreventGradient", "Reshape", "Snapshot", "Squeeze", "StopGradient"}
@@ -35,8 +36,6 @@ VIEWS = frozenset(
 """Operations whose output has the elements of input 0 in the same order."""
 READING = frozenset({"ReadVariableOp", "ResourceGather", "VariableShape", "VarIsInitializedOp"})
 """Operations that take a handle and do not change what it stands for."""
-LARGEST = 1 << 46
-"""Bytes beyond which no value is planned: the kernel says that there is not enough memory."""
 UNIFORM = 1 << 16
 """Elements up to which a constant is looked at for being one number everywhere."""
 
@@ -61,6 +60,7 @@ class Schedule:
       nested: those of them that are loops or branches.
       checks: for items whose integers must be in `[0, bound)` the key of these and the bound.
       memory: for operations that a library computes the keys of what it reads and writes.
+      extras: for items that a library computes the keys of what it reads only after that.
       again: for each group the items of others that it computes again.
     """
 
@@ -77,6 +77,7 @@ class Schedule:
     nested: set[int] = field(default_factory=set)
     checks: dict[int, tuple[Key, int]] = field(default_factory=dict)
     memory: dict[Operation, tuple[tuple[Key, ...], tuple[Key, ...]]] = field(default_factory=dict)
+    extras: dict[int, tuple[Key, ...]] = field(default_factory=dict)
     again: list[list[int]] = field(default_factory=list)
 
     def storage_key(self, storage: VariableStorage) -> Variable:
@@ -86,17 +87,6 @@ class Schedule:
                 return ("variable", number)
         self.storages.append(storage)
         return ("variable", len(self.storages) - 1)
-
-
-def is_native(tensor: Tensor) -> bool:
-    """True for arrays of numbers whose shape is known."""
-    if tensor.dtype.kind not in ("float", "int", "uint", "bool") or not tensor.shape.is_fully_defined:
-        return False
-    return _bytes(tensor) < LARGEST
-
-
-def _bytes(tensor: Tensor) -> int:
-    return math.prod(tensor.shape.as_tuple()) * tensor.dtype.size
 
 
 def schedule(program: Program, library: Callable[[Request], Any], nested: Callable[[Line], Any]) -> Schedule:
@@ -118,15 +108,6 @@ def schedule(program: Program, library: Callable[[Request], Any], nested: Callab
     return result
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """A library call that does not read and write just what the operation of its line does."""
-
-    step: Any
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-
-
 @dataclass(slots=True)
 class _Maker:
     schedule: Schedule
@@ -135,16 +116,14 @@ class _Maker:
     finished: dict[Operation, frozenset[int]] = field(default_factory=dict)  # operation -> items it waits for
     uses: dict[int, int] = field(default_factory=dict)  # value -> the last line that uses it
     writes: dict[Key, list[int]] = field(default_factory=dict)  # variable -> lines that may write it
-    calls: dict[int, _Call] = field(default_factory=dict)  # line -> a call that does the work of other lines too
-    absorbed: set[int] = field(default_factory=set)  # lines whose work a call does
+    absorbed: Absorbed = field(default_factory=Absorbed)
 
     def __post_init__(self) -> None:
         program = self.schedule.program
-        widened = {line.outputs[0]: line.inputs[0] for line in program.lines if _casts(line, bfloat16, float32)}
-        self._find_sums(widened)
-        self._find_casts(widened)
+        self.absorbed = absorb(program, self.library)
         for position, line in enumerate(program.lines):
-            for number in (*line.inputs, *(self.calls[position].inputs if position in self.calls else ())):
+            call = self.absorbed.calls.get(position)
+            for number in line.inputs if call is None else (*line.inputs, *call.inputs, *call.extras):
                 self.uses[number] = position
             if line.op.type in VIEWS and line.inputs:
                 self.uses[line.outputs[0]] = position
@@ -168,69 +147,6 @@ class _Maker:
         dtypes = tuple(program.tensors[number].dtype for number in (*inputs, *outputs))
         return Request(op, dtypes, tuple(_known(program.constants.get(number)) for number in inputs))
 
-    def _find_casts(self, widened: Mapping[int, int]) -> None:
-        """Calls that read bfloat16 where the graph widens it first, and round what they give where it is rounded next.
-
-        A library multiplies bfloat16 faster than float32, and sums the products in float32 all the same.
-        """
-        program = self.schedule.program
-        lines = program.lines
-        used = Counter(number for line in lines for number in line.inputs)
-        used.update(program.results)
-        for call in self.calls.values():
-            used.subtract(number for number, narrow in widened.items() if narrow in call.inputs)
-        rounding = {line.inputs[0]: place for place, line in enumerate(lines) if _casts(line, float32, bfloat16)}
-        for position, line in enumerate(lines):
-            inputs = tuple(widened.get(number, number) for number in line.inputs)
-            known = all(is_native(program.tensors[number]) for number in (*line.inputs, *line.outputs))
-            if inputs == line.inputs or not known or position in self.absorbed or line.op.type == "AddN":
-                continue
-            rounded = rounding.get(line.outputs[0]) if used[line.outputs[0]] == 1 else None
-            found = None if rounded is None else self._call(line, inputs, lines[rounded].outputs + line.outputs[1:])
-            if found is not None and rounded is not None:
-                self.absorbed.add(rounded)
-            elif found is None:
-                found = self._call(line, inputs, line.outputs)
-            if found is not None:
-                self.calls[position] = found
-                used.subtract(number for number in line.inputs if number in widened)
-        self.absorbed |= {
-            place for place, line in enumerate(lines) if _casts(line, bfloat16, float32) and not used[line.outputs[0]]
-        }
-
-    def _call(self, line: Line, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> _Call | None:
-        step = self.library(self._request(line.op, inputs, outputs))
-        return None if step is None else _Call(step, inputs, outputs)
-
-    def _find_sums(self, widened: Mapping[int, int]) -> None:
-        """Sums of matrix products that nothing else uses, where the factors are smaller than the products.
-
-        Each product is added to the sum as it is made: gradients of a weight that many steps of a network share.
-        """
-        program = self.schedule.program
-        maker: dict[int, int] = {}
-        used = Counter(number for line in program.lines for number in line.inputs)
-        used.update(program.results)
-        for position, line in enumerate(program.lines):
-            if line.op.type == "MatMul":
-                maker[line.outputs[0]] = position
-            if line.op.type != "AddN" or len(line.inputs) < 2:
-                continue
-            if any(number not in maker or used[number] > 1 for number in line.inputs):
-                continue
-            products = [maker[number] for number in line.inputs]
-            factors = tuple(number for product in products for number in program.lines[product].inputs)
-            if not all(is_native(program.tensors[number]) for number in (*factors, *line.outputs)):
-                continue
-            bytes_of = [sum(_bytes(program.tensors[n]) for n in group) for group in (set(factors), line.inputs)]
-            narrow = tuple(widened.get(number, number) for number in factors)
-            given = dict.fromkeys((narrow, factors)) if bytes_of[0] < bytes_of[1] else ()
-            found = (self._call(line, inputs, line.outputs) for inputs in given)
-            call = next((call for call in found if call is not None), None)
-            if call is not None:
-                self.calls[position] = call
-                self.absorbed.update(products)
-
     def storage(self, number: int) -> VariableStorage | None:
         """The variable behind a handle that is known when the plan is made."""
         program = self.schedule.program
@@ -245,6 +161,7 @@ class _Maker:
         return self.schedule.roots.setdefault(number, number)
 
     def add(self, position: int, line: Line) -> None:
+        at = line.op
         tensors = self.schedule.program.tensors
         native = all(is_native(tensors[n]) or self.storage(n) is not None for n in line.inputs) and all(
             is_native(tensors[n]) for n in line.outputs
@@ -252,14 +169,16 @@ class _Maker:
         if native and (self._view(line) or self._read(position, line)):
             self.finished[line.op] = self._waits(line)
             return
-        if position in self.absorbed:
+        if position in self.absorbed.lines:
             self.finished[line.op] = self._waits(line)
             return
         inputs, outputs = line.inputs, line.outputs
-        items = None
-        if position in self.calls:
-            call = self.calls[position]
-            step, inputs, outputs = call.step, call.inputs, call.outputs
+        extras: tuple[int, ...] = ()
+        waits, items = self._waits(line), None
+        call = self.absorbed.calls.get(position)
+        if call is not None:
+            step, inputs, extras, outputs = call.step, call.inputs, call.extras, call.outputs
+            position, line = call.line, self.schedule.program.lines[call.line]
         else:
             items = self._loops(line) if native else None
             alone = native and items is None and line.op.type != "AddN"  # a library adds only what it multiplies itself
@@ -272,11 +191,12 @@ class _Maker:
             if step is not None:
                 self.schedule.library[len(self.schedule.items)] = step
                 self.schedule.memory[line.op] = tuple(map(self.memory, inputs)), outputs
-            items = [self._opaque(line, inputs, outputs)]
+                self.schedule.extras[len(self.schedule.items)] = tuple(map(self.memory, extras))
+            items = [self._opaque(line, (*inputs, *extras), outputs, waits)]
         first = len(self.schedule.items)
         self.schedule.items += items
         self.schedule.lines += [position] * len(items)
-        self.finished[line.op] = frozenset(range(first, first + len(items)))
+        self.finished[at] = frozenset(range(first, first + len(items)))
         for item in items:
             for key in (*item.reads, *item.writes):
                 self._note_size(key)
@@ -286,7 +206,7 @@ class _Maker:
             tensor = self.schedule.program.tensors[key]
             if is_native(tensor):
                 self.schedule.specs[key] = tensor
-                self.schedule.sizes[key] = _bytes(tensor)
+                self.schedule.sizes[key] = byte_count(tensor)
         elif isinstance(key, tuple) and key[0] == "variable":
             storage = self.schedule.storages[key[1]]
             self.schedule.sizes[key] = math.prod(storage.shape.as_tuple()) * storage.dtype.size
@@ -422,7 +342,7 @@ class _Maker:
         storage = self.storage(number)
         return self.root(number) if storage is None else self.schedule.storage_key(storage)
 
-    def _opaque(self, line: Line, inputs: Sequence[int], outputs: Sequence[int]) -> Item:
+    def _opaque(self, line: Line, inputs: Sequence[int], outputs: Sequence[int], waits: frozenset[int]) -> Item:
         reads: list[Key] = []
         handles: list[Key] = []
         for number in inputs:
@@ -438,13 +358,8 @@ class _Maker:
             reads=tuple(dict.fromkeys(touched)),
             writes=(*outputs, *([] if line.op.type in READING else dict.fromkeys(handles))),
             mutable=frozenset(key for key in touched if isinstance(key, tuple)),
-            after=self._waits(line),
+            after=waits,
         )
-
-
-def _casts(line: Line, source: DType, target: DType) -> bool:
-    tensors = (*line.op.inputs, *line.op.outputs)
-    return line.op.type == "Cast" and (tensors[0].dtype, tensors[1].dtype) == (source, target)
 
 
 def _outputs(key: Key, value: Value) -> list[Output]:

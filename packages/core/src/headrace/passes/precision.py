@@ -88,6 +88,9 @@ _APART = frozenset(
 )
 """Types that are seldom fused with what is around them: what they read and give lies in memory, narrow if it may be."""
 
+_EPILOGUES = frozenset({"Add", "AddV2", "BiasAdd", "Relu"})
+"""Types that libraries compute together with the product before: only what comes out at the end lies in memory."""
+
 _IMAGES = {"FusedBatchNormV3": frozenset({0}), "FusedBatchNormGradV3": frozenset({0, 1})}
 """For types that tolerate the rounding of some inputs only, their positions; of outputs they have the first rounded."""
 
@@ -175,7 +178,19 @@ class _Policy:
             for position, tensor in enumerate(op.inputs):
                 self._readers.setdefault(tensor, []).append((op, position))
         self._products = {op for op in graph.operations if op.type in allow and not self._is_skipped(op)}
+        self._endings = self._epilogues()
         self._kept = self._kept_rounded()
+
+    def _epilogues(self) -> set[Operation]:
+        """The operations that end a product: each reads what nothing else reads of the product or of another one."""
+        found: set[Operation] = set()
+        for op in self._graph.operations:
+            if op.type not in _EPILOGUES or self._is_skipped(op):
+                continue
+            sources = [tensor for tensor in op.inputs if tensor.op in self._products or tensor.op in found]
+            if any(len(self._readers[tensor]) == 1 and tensor.shape == op.outputs[0].shape for tensor in sources):
+                found.add(op)
+        return found
 
     def _is_skipped(self, op: Operation) -> bool:
         return any(fnmatchcase(op.name, pattern) for pattern in self._skip)
@@ -212,8 +227,11 @@ class _Policy:
             return False
         if all(self._only_moves(reader, position, kept) for reader, position in readers):
             return True
-        in_memory = op.type in _APART or any(reader.type in _APART for reader, _ in readers)
-        return in_memory and all(reader in leads for reader, _ in readers)
+        if not all(reader in leads for reader, _ in readers):
+            return False
+        if op in self._products or op in self._endings:
+            return len(readers) > 1 or readers[0][0] not in self._endings
+        return op.type in _APART or any(reader.type in _APART for reader, _ in readers)
 
     def _tolerates(self, reader: Operation, position: int) -> bool:
         fits = reader.type in self._infer and position in _IMAGES.get(reader.type, {position})

@@ -12,7 +12,7 @@ from headrace import Operation
 from headrace.types import Array, DType, bfloat16, float32
 from headrace_cpu.host import host
 from headrace_cpu.onednn import capi
-from headrace_cpu.onednn.capi import Descriptor, OneDnn, Primitive, onednn
+from headrace_cpu.onednn.capi import Descriptor, OneDnn, Pointer, Primitive, onednn
 
 __all__ = ["CallWriter", "LibraryCall", "Request", "computed_as", "library_call", "makes_calls", "row_major"]
 
@@ -43,11 +43,14 @@ class Request:
       op: the operation.
       dtypes: of its inputs, then of its outputs, as they lie in memory: a float32 may lie there as bfloat16.
       constants: for each input its value where that is known when the plan is made, else None.
+      epilogue: what follows on the result, with the dtype of what it reads beside that: `bias` (one number for each of
+        the last axis), `add` (as many as the result), `relu`. The pointers of these come after those of the outputs.
     """
 
     op: Operation
     dtypes: tuple[DType, ...]
     constants: tuple[Array | None, ...]
+    epilogue: tuple[tuple[str, DType | None], ...] = ()
 
     @classmethod
     def of(cls, op: Operation, constants: Sequence[Array | None] = ()) -> Request:
@@ -88,7 +91,7 @@ def library_call(request: Request) -> LibraryCall | None:
     if bfloat16 in request.dtypes and not host().multiplies_bfloat16:
         return None
     writer = CallWriter(library, request)
-    return writer.finished() if maker(writer) else None
+    return writer.finished() if maker(writer) and writer.has_epilogue else None
 
 
 def row_major(shape: Sequence[int]) -> list[int]:
@@ -115,6 +118,7 @@ class CallWriter:
     Attributes:
       library: the library.
       request: what is to be computed.
+      has_epilogue: whether the call does all that the request asks for after the result.
     """
 
     library: OneDnn
@@ -123,6 +127,41 @@ class CallWriter:
     _scratch: list[int] = field(default_factory=list)
     _constants: list[Array] = field(default_factory=list)
     _cleared: list[tuple[int, int]] = field(default_factory=list)
+    has_epilogue: bool = False
+
+    def __post_init__(self) -> None:
+        self.has_epilogue = not self.request.epilogue
+
+    @property
+    def _given(self) -> int:
+        """How many pointers there are before those to work in."""
+        return len(self.request.dtypes) + sum(dtype is not None for _, dtype in self.request.epilogue)
+
+    def epilogue(
+        self, layout_of: Callable[[DType], Descriptor]
+    ) -> tuple[int | None, Pointer | None, list[tuple[int, int, Descriptor]]]:
+        """What a primitive that writes a result goes on with.
+
+        Args:
+          layout_of: gives the layout of an array of a dtype that is added to the result.
+        Returns:
+          The pointer of a bias, the attributes of the primitive, and what it reads for them.
+        """
+        self.has_epilogue = True
+        place, bias = len(self.request.dtypes), None
+        steps: list[tuple[str, Descriptor | None]] = []
+        arguments = []
+        for kind, dtype in self.request.epilogue:
+            if kind == "bias":
+                bias = place
+            elif dtype is not None:
+                result = layout_of(dtype)
+                arguments.append((capi.POST_OPERATION * (len(steps) + 1) | capi.SECOND, place, result))
+                steps.append((kind, result))
+            else:
+                steps += [("relu", None), ("zero", None)]
+            place += dtype is not None
+        return bias, self.library.attributes(steps) if steps else None, arguments
 
     def plain(self, position: int) -> Descriptor:
         """The layout of an input or output without gaps."""
@@ -132,7 +171,7 @@ class CallWriter:
     def scratch(self, size: int) -> int:
         """The pointer of fresh memory to work in."""
         self._scratch.append(size)
-        return len(self.request.dtypes) + len(self._scratch) - 1
+        return self._given + len(self._scratch) - 1
 
     def clear(self, position: int) -> None:
         """Let an output be zeros."""
@@ -187,7 +226,7 @@ class CallWriter:
 
     def finished(self) -> LibraryCall:
         """The call; constants come after the scratch memory."""
-        before = len(self.request.dtypes) + len(self._scratch)
+        before = self._given + len(self._scratch)
 
         def placed(primitive: Primitive) -> Primitive:
             arguments = (

@@ -31,6 +31,10 @@ QUERY_SRC, QUERY_DIFF_SRC, QUERY_WEIGHTS, QUERY_DIFF_WEIGHTS, QUERY_DST, QUERY_D
 )
 FORWARD_TRAINING, BACKWARD = 64, 128
 IMPLEMENTATION = 8
+BINARY_ADD, LINEAR, HARD_SWISH = 0x1FFF0, 0x26, 0x34
+POST_OPERATION, SECOND = 1 << 15, 2
+"""The argument that the first operation after a primitive reads beside its result is their bits together."""
+LARGEST_FLOAT = 3.4028234663852886e38
 MAX_DIMS = 12
 
 Pointer = ctypes.c_void_p
@@ -75,7 +79,7 @@ class OneDnn:
         self._lock = threading.Lock()
         self._plain: dict[tuple[Any, ...], Descriptor] = {}
         self._primitives: dict[Any, int] = {}
-        self._adding: Pointer | None = None
+        self._attributes: dict[tuple[tuple[str, int], ...], Pointer] = {}
 
     def use_threads(self, threads: int) -> None:
         """Set how many threads primitives are made for, and run with, when this thread makes or runs them."""
@@ -134,17 +138,34 @@ class OneDnn:
         )
         return None if status else int(made.value or 0)
 
-    def adding(self) -> Pointer:
-        """Attributes of a primitive that adds to its destination what it computes."""
+    def attributes(self, steps: Sequence[tuple[str, Descriptor | None]]) -> Pointer:
+        """Attributes of a primitive that goes on with what it computes.
+
+        Args:
+          steps: `sum` adds it to the destination, `add` adds an array of that layout to it; `relu` and then `zero`
+            make 0 of what is negative (the second turns -0.0 into 0.0).
+        """
+        key = tuple((kind, layout.handle if layout is not None else 0) for kind, layout in steps)
         with self._lock:
-            if self._adding is None:
-                attributes, operations = Pointer(), Pointer()
-                self._check("dnnl_primitive_attr_create", ctypes.byref(attributes))
+            if key not in self._attributes:
+                made, operations = Pointer(), Pointer()
+                self._check("dnnl_primitive_attr_create", ctypes.byref(made))
                 self._check("dnnl_post_ops_create", ctypes.byref(operations))
-                self._check("dnnl_post_ops_append_sum", operations, ctypes.c_float(1.0), 0, 0)
-                self._check("dnnl_primitive_attr_set_post_ops", attributes, operations)
-                self._adding = attributes
-            return self._adding
+                for kind, layout in steps:
+                    self._append(operations, kind, layout)
+                self._check("dnnl_primitive_attr_set_post_ops", made, operations)
+                self._attributes[key] = made
+            return self._attributes[key]
+
+    def _append(self, operations: Pointer, kind: str, layout: Descriptor | None) -> None:
+        if layout is not None:
+            self._check("dnnl_post_ops_append_binary", operations, BINARY_ADD, Pointer(layout.handle))
+        elif kind == "sum":
+            self._check("dnnl_post_ops_append_sum", operations, ctypes.c_float(1.0), 0, 0)
+        else:
+            algorithm, number = (HARD_SWISH, LARGEST_FLOAT) if kind == "relu" else (LINEAR, 1.0)
+            numbers = ctypes.c_float(number), ctypes.c_float(0.0)
+            self._check("dnnl_post_ops_append_eltwise", operations, algorithm, *numbers)
 
     def queried(self, description: int, what: int) -> Descriptor:
         """The layout that a primitive chose."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.types import DType, bfloat16
+from headrace.types import DType, bfloat16, float32
 from headrace_cpu.onednn import capi
 from headrace_cpu.onednn.calls import CallWriter, computed_as, makes_calls, row_major
 from headrace_cpu.onednn.capi import Descriptor, OneDnn
@@ -104,14 +104,22 @@ class _Convolution:
         return cls(given, made, shape, filter_strides, (strides, dilations, before, after))
 
     def described(
-        self, library: OneDnn, kind: str, images: Descriptor, filters: Descriptor, output: Descriptor, hint: int | None
+        self,
+        library: OneDnn,
+        kind: str,
+        images: Descriptor,
+        filters: Descriptor,
+        output: Descriptor,
+        hint: int | None = None,
+        bias: Descriptor | None = None,
+        attributes: capi.Pointer | None = None,
     ) -> int | None:
         given = [DIRECT, images, filters, output, *(capi.dims(item) for item in self.numbers)]
         if kind == "convolution_backward_data":
             return library.describe(kind, *given, capi.Pointer(hint), None)
-        given.insert(3, None)  # no bias
+        given.insert(3, bias)
         if kind == "convolution_forward":
-            return library.describe(kind, capi.FORWARD_TRAINING, *given, None)
+            return library.describe(kind, capi.FORWARD_TRAINING, *given, attributes)
         return library.describe(kind, *given, capi.Pointer(hint), None)
 
 
@@ -140,11 +148,17 @@ def _convolve(call: CallWriter, kind: str, *, depthwise: bool) -> bool:
     hint = None
     if kind != FORWARD:
         narrow = [side.layout(library, operand) for side in (form.images, form.output)]
-        hint = form.described(library, FORWARD, narrow[0], library.any(form.filters, operand), narrow[1], None)
+        hint = form.described(library, FORWARD, narrow[0], library.any(form.filters, operand), narrow[1])
         if hint is None:
             return False
     filter_dtype = dtypes[places[1]]
-    found = form.described(library, kind, images, library.any(form.filters, filter_dtype), output, hint)
+    place, attributes, arguments = call.epilogue(lambda dtype: form.output.layout(library, dtype))
+    bias = None
+    if place is not None:
+        bias = library.strided(form.output.shape[1:2], float32, [1])
+        arguments.append((capi.BIAS, place, bias))
+    any_filters = library.any(form.filters, filter_dtype)
+    found = form.described(library, kind, images, any_filters, output, hint, bias, attributes)
     if found is None or (operand is bfloat16 and library.implementation(found).startswith("ref")):
         return False
     by_filters = kind == BY_FILTERS
@@ -153,7 +167,8 @@ def _convolve(call: CallWriter, kind: str, *, depthwise: bool) -> bool:
     numbers = _ARGUMENTS[kind]
 
     def run(filters: int) -> None:
-        call.run(found, (numbers[0], places[0], images), (numbers[1], filters, chosen), (numbers[2], places[2], output))
+        sides = (numbers[0], places[0], images), (numbers[1], filters, chosen), (numbers[2], places[2], output)
+        call.run(found, *sides, *arguments)
 
     if by_filters:
         call.given_back(places[1], plain, chosen, run)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from headrace import Operation
-from headrace.types import DType
+from headrace.types import DType, float32
 from headrace_cpu.onednn import capi
 from headrace_cpu.onednn.calls import CallWriter, computed_as, makes_calls, row_major
 from headrace_cpu.onednn.capi import Descriptor, OneDnn
@@ -43,13 +43,19 @@ def _product(
         for tensor, turned in zip(op.inputs, transposed, strict=True)
     )
     result = _matrix(library, out, dtypes[target], False, len(out))
-    given = (None, result, library.adding() if adding else None)
-    description = library.describe("matmul", a, _chosen(call, first + 1, b, operand), *given)
+    bias, attributes, arguments = call.epilogue(lambda dtype: _matrix(library, out, dtype, False, len(out)))
+    if adding:
+        attributes = library.attributes([("sum", None)])
+    row = None
+    if bias is not None:
+        row = library.strided([1] * (len(out) - 1) + [out[-1]], float32, [out[-1]] * (len(out) - 1) + [1])
+        arguments.append((capi.BIAS, bias, row))
+    description = library.describe("matmul", a, _chosen(call, first + 1, b, operand), row, result, attributes)
     if description is None:
         return False
     chosen = library.queried(description, capi.QUERY_WEIGHTS)
     place = call.reordered(first + 1, b, chosen)
-    call.run(description, (capi.SRC, first, a), (capi.WEIGHTS, place, chosen), (capi.DST, target, result))
+    call.run(description, (capi.SRC, first, a), (capi.WEIGHTS, place, chosen), (capi.DST, target, result), *arguments)
     return True
 
 

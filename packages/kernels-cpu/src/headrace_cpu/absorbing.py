@@ -1,0 +1,232 @@
+"""Absorbing: calls that do the work of several operations, so that what lies between them is never written.
+
+- A sum of matrix products to which each product is added as it is made: gradients of a weight that many steps of a
+  network share.
+- A product that reads bfloat16 where the graph widens it first, since libraries sum such products in float32 anyway.
+- A product with what follows element by element on its result: a bias, another sum, relu, rounding to bfloat16.
+
+Relu of the library gives 0 for NaN, which must be seen. We ask for x * min(max(x * largest, 0), 1) + 0, which keeps
+NaN, but makes NaN of minus infinity too. `HEADRACE_EPILOGUES=off` lets additions and relu be loops of their own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from headrace.plan import Line, Program
+from headrace.types import Array, DType, bfloat16, float32
+from headrace_cpu.onednn import Request
+from headrace_cpu.values import byte_count, is_native
+
+__all__ = ["Absorbed", "Call", "absorb"]
+
+EPILOGUES = frozenset({"Conv2D", "Conv3D", "DepthwiseConv2dNative", "MatMul"})
+"""Types whose results a library goes on with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A library call that does not read and write just what the operation of one line does.
+
+    Attributes:
+      step: what the library does.
+      line: the position of the line that says most about it.
+      inputs, extras, outputs: values; those that only an epilogue reads come after the outputs.
+    """
+
+    step: Any
+    line: int
+    inputs: tuple[int, ...]
+    extras: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Absorbed:
+    """What was found. Mutable while it is.
+
+    Attributes:
+      calls: by the position of the line at which a call runs, the last one whose work it does.
+      lines: positions of the other lines whose work calls do, and of those that nothing needs any more.
+    """
+
+    calls: dict[int, Call] = field(default_factory=dict)
+    lines: set[int] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One operation of an epilogue: what it is, the position of its line, and what else it reads."""
+
+    kind: str
+    line: int
+    other: int | None = None
+
+
+def absorb(program: Program, library: Callable[[Request], Any]) -> Absorbed:
+    """Find calls that do the work of several lines.
+
+    Args:
+      program: the lines.
+      library: called with a request; gives what a library would do, or None.
+    """
+    search = _Search(program, library)
+    search.find_sums()
+    search.find_products()
+    return search.found
+
+
+class _Search:
+    """Mutable, used once."""
+
+    def __init__(self, program: Program, library: Callable[[Request], Any]) -> None:
+        self._program, self._lines, self._library = program, program.lines, library
+        self._used = Counter(number for line in program.lines for number in line.inputs)
+        self._used.update(program.results)
+        self._makers = {number: place for place, line in enumerate(program.lines) for number in line.outputs}
+        self._reader = {number: place for place, line in enumerate(program.lines) for number in line.inputs}
+        self._widened: Mapping[int, int] = {
+            line.outputs[0]: line.inputs[0] for line in program.lines if _casts(line, bfloat16, float32)
+        }
+        self._has_epilogues = os.environ.get("HEADRACE_EPILOGUES") != "off"
+        self.found = Absorbed()
+
+    def find_sums(self) -> None:
+        """Sums of matrix products that nothing else uses, where the factors are smaller than the products."""
+        tensors = self._program.tensors
+        maker = {line.outputs[0]: place for place, line in enumerate(self._lines) if line.op.type == "MatMul"}
+        for position, line in enumerate(self._lines):
+            if line.op.type != "AddN" or len(line.inputs) < 2:
+                continue
+            if any(number not in maker or self._used[number] > 1 for number in line.inputs):
+                continue
+            products = [maker[number] for number in line.inputs]
+            factors = tuple(number for product in products for number in self._lines[product].inputs)
+            if not all(is_native(tensors[number]) for number in (*factors, *line.outputs)):
+                continue
+            bytes_of = [sum(byte_count(tensors[n]) for n in group) for group in (set(factors), line.inputs)]
+            if bytes_of[0] < bytes_of[1] and self._take(position, factors, [], tuple(products)):
+                self.found.lines.update(products)
+
+    def find_products(self) -> None:
+        """Products with casts before them and an epilogue after them."""
+        tensors = self._program.tensors
+        for position, line in enumerate(self._lines):
+            known = all(is_native(tensors[number]) for number in (*line.inputs, *line.outputs))
+            if not known or not line.outputs or position in self.found.lines or line.op.type == "AddN":
+                continue
+            epilogue = list(self._epilogue(position))
+            if epilogue or any(number in self._widened for number in line.inputs):
+                self._take(position, line.inputs, epilogue)
+        self.found.lines |= {
+            place
+            for place, line in enumerate(self._lines)
+            if _casts(line, bfloat16, float32) and not self._used[line.outputs[0]]
+        }
+
+    def _take(
+        self, position: int, inputs: tuple[int, ...], epilogue: Sequence[_Step], before: tuple[int, ...] = ()
+    ) -> bool:
+        """Let one call do a line with as much of its epilogue as the library has, from bfloat16 if it can."""
+        line = self._lines[position]
+        narrow = tuple(self._widened.get(number, number) for number in inputs)
+        for length in range(len(epilogue), -1, -1):
+            steps = epilogue[:length]
+            for given in dict.fromkeys((narrow, inputs)):
+                if not steps and not before and given == line.inputs:
+                    continue
+                outputs = (*(self._lines[steps[-1].line].outputs if steps else line.outputs[:1]), *line.outputs[1:])
+                extras = tuple(step.other for step in steps if step.other is not None)
+                step = self._library(self._request(line, given, outputs, steps))
+                if step is None:
+                    continue
+                last = steps[-1].line if steps else position
+                self.found.calls[last] = Call(step, position, given, extras, outputs)
+                self.found.lines.update({position, *(step.line for step in steps)} - {last})
+                self._count_off(given, inputs, steps)
+                return True
+        return False
+
+    def _count_off(self, given: Sequence[int], inputs: Sequence[int], steps: Sequence[_Step]) -> None:
+        """Forget the uses of widened values in whose place a call reads the narrow ones."""
+        self._used.subtract(number for number, read in zip(inputs, given, strict=True) if number != read)
+        for step in steps:
+            if step.other is not None:
+                others = self._lines[step.line].inputs
+                self._used.subtract(number for number in others if self._widened.get(number) == step.other)
+
+    def _request(self, line: Line, inputs: Sequence[int], outputs: Sequence[int], steps: Sequence[_Step]) -> Request:
+        tensors, constants = self._program.tensors, self._program.constants
+        return Request(
+            line.op,
+            tuple(tensors[number].dtype for number in (*inputs, *outputs)),
+            tuple(_array(constants.get(number)) for number in inputs),
+            tuple(
+                (step.kind, None if step.other is None else tensors[step.other].dtype)
+                for step in steps
+                if step.kind != "round"
+            ),
+        )
+
+    def _epilogue(self, position: int) -> Iterator[_Step]:
+        """What follows on the result of a product as long as nothing else reads it."""
+        line = self._lines[position]
+        current, shape = line.outputs[0], line.op.outputs[0].shape
+        goes_on = line.op.type in EPILOGUES and self._has_epilogues and line.op.outputs[0].dtype is float32
+        last = line.op.attrs.get("data_format", "NHWC").endswith("C")
+        kinds: set[str] = set()
+        while self._used[current] == 1 and current in self._reader and len(line.outputs) == 1:
+            place = self._reader[current]
+            reader = self._lines[place]
+            if place in self.found.lines or place in self.found.calls:
+                return
+            step = self._step(place, reader, current) if goes_on and last else None
+            if step is None and _casts(reader, float32, bfloat16):
+                yield _Step("round", place)
+                return
+            if step is None or step.kind in kinds or "relu" in kinds or reader.op.outputs[0].shape != shape:
+                return
+            kinds.add(step.kind)
+            yield step
+            current = reader.outputs[0]
+
+    def _step(self, place: int, reader: Line, current: int) -> _Step | None:
+        """The step of an epilogue that a line is."""
+        if reader.op.type == "Relu":
+            return _Step("relu", place)
+        if reader.op.type not in ("Add", "AddV2", "BiasAdd"):
+            return None
+        if reader.op.attrs.get("data_format", "NHWC") != "NHWC":
+            return None
+        other = next(number for number in reversed(reader.inputs) if number != current)
+        tensor, result = self._program.tensors[other], reader.op.outputs[0].shape
+        if not is_native(tensor) or tensor.dtype is not float32:
+            return None
+        if tensor.shape.as_tuple() == result.as_tuple()[-1:]:
+            return _Step("bias", place, other)
+        if tensor.shape != result or not self._lies_in_memory(other):
+            return None
+        return _Step("add", place, self._widened.get(other, other))
+
+    def _lies_in_memory(self, number: int) -> bool:
+        """False for what would be written only to be added here, such as a momentum times a number."""
+        maker = self._makers.get(self._widened.get(number, number))
+        if maker is None or self._used[number] > 1:
+            return True
+        made_by_call = any(number in call.outputs for call in self.found.calls.values())
+        return made_by_call or self._lines[maker].op.type in EPILOGUES
+
+
+def _casts(line: Line, source: DType, target: DType) -> bool:
+    tensors = (*line.op.inputs, *line.op.outputs)
+    return line.op.type == "Cast" and (tensors[0].dtype, tensors[1].dtype) == (source, target)
+
+
+def _array(value: Any) -> Array | None:
+    return value if isinstance(value, np.ndarray) else None

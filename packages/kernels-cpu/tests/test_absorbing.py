@@ -1,0 +1,194 @@
+"""Products with casts before and an epilogue after them: the same numbers, fewer values, and NaN stays to be seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import headrace as hr
+from headrace.interfaces import Functions
+from headrace.passes import optimize, prune
+from headrace.plan import Program
+from headrace_cpu.absorbing import Absorbed, absorb
+from headrace_cpu.host import host
+from headrace_cpu.onednn import onednn
+from headrace_cpu.primitives import primitive_call
+
+pytestmark = pytest.mark.skipif(onednn() is None, reason="oneDNN is not installed")
+needs_bfloat16 = pytest.mark.skipif(not host().multiplies_bfloat16, reason="no instructions for bfloat16")
+
+Build = Callable[..., Any]
+
+
+def normal(*shape: int) -> Any:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+def graph_of(build: Build, arrays: Any) -> tuple[hr.Graph, list[hr.Tensor], Any]:
+    graph = hr.Graph()
+    with graph.as_default():
+        inputs = [hr.placeholder(hr.float32, array.shape) for array in arrays]
+        return graph, inputs, build(*inputs)
+
+
+def absorbed(build: Build, *arrays: Any, options: hr.Config | None = None) -> tuple[Program, Absorbed]:
+    graph, inputs, made = graph_of(build, arrays)
+    outputs = made if isinstance(made, list) else [made]
+    bounded = optimize(prune(graph, outputs, [], inputs), options or hr.config())
+    with hr.Session(graph) as session:
+        program = Program.of(bounded, session.resources, no_functions())
+    return program, absorb(program, primitive_call)
+
+
+def no_functions() -> Functions:
+    return None  # type: ignore[return-value]  # no operation here calls one
+
+
+def names(program: Program, found: Absorbed) -> list[str]:
+    """The types of the lines that stay."""
+    return [line.op.type for place, line in enumerate(program.lines) if place not in found.lines]
+
+
+def compared(build: Build, *arrays: Any, options: Any = None, tolerance: float = 5e-6) -> None:
+    graph, inputs, outputs = graph_of(build, arrays)
+    found = []
+    for backend in ("cpu", "numpy"):
+        with hr.config(backend=backend):
+            chosen = hr.config() if options is None else options()
+        with hr.Session(graph, config=chosen) as session:
+            step = session.make_callable(outputs if isinstance(outputs, list) else [outputs], inputs)
+            step(*arrays)
+            found.append(step(*arrays))
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance * float(np.abs(theirs).max()))
+
+
+def conv(x: hr.Tensor, k: hr.Tensor, b: hr.Tensor, r: hr.Tensor) -> hr.Tensor:
+    return hr.nn.relu(r + (hr.nn.conv2d(x, k) + b))
+
+
+CONV = normal(2, 5, 6, 3), normal(3, 3, 3, 20), normal(20), normal(2, 5, 6, 20)
+
+
+@pytest.mark.parametrize("narrow", [False, pytest.param(True, marks=needs_bfloat16)])
+def test_a_convolution_goes_on_with_bias_sum_and_relu(narrow: bool) -> None:
+    program, found = absorbed(conv, *CONV)
+    assert names(program, found) == ["Relu"]
+    (call,) = found.calls.values()
+    assert program.lines[call.line].op.type == "Conv2D"
+    assert len(call.extras) == 2
+    compared(conv, *CONV, options=hr.mixed_precision if narrow else None)
+
+
+@pytest.mark.parametrize("narrow", [False, pytest.param(True, marks=needs_bfloat16)])
+def test_so_does_a_matrix_product(narrow: bool) -> None:
+    def build(x: hr.Tensor, w: hr.Tensor, b: hr.Tensor, r: hr.Tensor) -> hr.Tensor:
+        return hr.nn.relu(hr.nn.bias_add(x @ w, b) + r)
+
+    arrays = normal(7, 19), normal(19, 33), normal(33), normal(7, 33)
+    assert names(*absorbed(build, *arrays)) == ["Relu"]
+    compared(build, *arrays, options=hr.mixed_precision if narrow else None)
+
+
+@needs_bfloat16
+def test_what_is_added_and_what_comes_out_may_be_narrow() -> None:
+    def build(x: hr.Tensor, k: hr.Tensor, b: hr.Tensor, r: hr.Tensor) -> hr.Tensor:
+        y = hr.nn.relu(hr.nn.conv2d(x, k) + b + x)
+        return hr.nn.conv2d(y, k) + r
+
+    k, b, r = normal(3, 3, 20, 20), normal(20), normal(1, 1, 20)
+    program, found = absorbed(build, normal(2, 5, 6, 20), k, b, r, options=hr.mixed_precision())
+    assert names(program, found).count("Cast") == 3  # of x, of the filters, and of what comes out: the last in a call
+    dtypes = [program.tensors[number].dtype.name for call in found.calls.values() for number in call.extras]
+    assert dtypes == ["float32", "bfloat16"] or dtypes == ["float32", "float32"]
+    compared(build, normal(2, 5, 6, 20), k, b, r, options=hr.mixed_precision, tolerance=2e-2)
+
+
+def test_what_is_read_twice_is_written() -> None:
+    def build(x: hr.Tensor, k: hr.Tensor, b: hr.Tensor, r: hr.Tensor) -> list[hr.Tensor]:
+        y = hr.nn.conv2d(x, k) + b
+        return [hr.nn.relu(y), y * r]
+
+    program, found = absorbed(build, *CONV)
+    assert names(program, found) == ["AddV2", "Relu", "Mul"]
+    compared(build, *CONV)
+
+
+def test_what_is_fetched_is_written() -> None:
+    def build(x: hr.Tensor, k: hr.Tensor, b: hr.Tensor, r: hr.Tensor) -> list[hr.Tensor]:
+        y = hr.nn.conv2d(x, k)
+        return [y, hr.nn.relu(y + b), r]
+
+    _, found = absorbed(build, *CONV)
+    assert not found.calls
+    compared(build, *CONV)
+
+
+def test_of_two_products_that_are_added_one_goes_on() -> None:
+    def build(x: hr.Tensor, w: hr.Tensor, b: hr.Tensor) -> hr.Tensor:
+        return hr.nn.relu(x @ w + w @ x + b)
+
+    arrays = normal(9, 9), normal(9, 9) * 0.5, normal(9)
+    assert names(*absorbed(build, *arrays)) == ["MatMul", "Relu"]
+    compared(build, *arrays)
+
+
+def test_what_would_be_written_for_it_alone_is_not_added() -> None:
+    def build(x: hr.Tensor, w: hr.Tensor, m: hr.Tensor) -> hr.Tensor:
+        return hr.matmul(x, w) + m * 0.9
+
+    arrays = normal(9, 9), normal(9, 9) * 0.5, normal(9, 9)
+    assert names(*absorbed(build, *arrays)) == ["MatMul", "Mul", "AddV2"]
+    compared(build, *arrays)
+
+
+def test_gradients_through_an_epilogue() -> None:
+    def build(x: hr.Tensor, k: hr.Tensor, b: hr.Tensor, r: hr.Tensor) -> list[hr.Tensor]:
+        y = conv(x, k, b, r)
+        return [y, *hr.gradients(hr.sum(hr.square(y)), [x, k, b, r])]
+
+    compared(build, *CONV, tolerance=2e-5)
+
+
+def test_nan_is_seen_and_what_is_negative_becomes_a_positive_zero() -> None:
+    x = normal(4, 8)
+    x[1, 2] = np.nan
+    graph, inputs, y = graph_of(lambda x, w, b: hr.nn.relu(x @ w + b), [x, normal(8, 40), normal(40)])
+    with hr.Session(graph, config=hr.config(backend="cpu")) as session:
+        result = session.run(y, feeds=dict(zip(inputs, [x, normal(8, 40), normal(40)], strict=True)))
+    assert np.isnan(result[1]).all()
+    others = np.delete(result, 1, axis=0)
+    assert np.isfinite(others).all()
+    assert (others == 0).any()
+    assert not np.signbit(others).any()
+
+
+def test_a_variable_is_added_as_it_was_read() -> None:
+    graph = hr.Graph()
+    with graph.as_default():
+        x = hr.placeholder(hr.float32, [4, 4])
+        b = hr.Variable(np.zeros(4, np.float32))
+        first = x @ x
+        with hr.control_dependencies([first, b.value]):
+            changed = b.assign_add(np.ones(4, np.float32))
+        assert changed is not None
+        with hr.control_dependencies([changed]):
+            y = hr.nn.relu(first + b.value)
+    eye = np.eye(4, dtype=np.float32)
+    with hr.Session(graph, config=hr.config(backend="cpu")) as session:
+        for _ in range(3):
+            np.testing.assert_array_equal(session.run(y, feeds={x: eye})[0, 1:], np.full(3, session.run(b)[0] - 1))
+
+
+def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_EPILOGUES", "off")
+    program, found = absorbed(conv, *CONV)
+    assert not found.calls
+    assert names(program, found) == ["Conv2D", "AddV2", "AddV2", "Relu"]
+    x = np.full((1, 1), -np.inf, np.float32)
+    graph, inputs, y = graph_of(lambda x: hr.nn.relu(x @ x * -1.0), [x])
+    with hr.Session(graph, config=hr.config(backend="cpu")) as session:
+        assert session.run(y, feeds={inputs[0]: x})[0, 0] == 0.0
