@@ -194,7 +194,7 @@ def compare(work: Work, setting: Setting) -> Result:
       work: what to run.
       setting: where and how.
     """
-    machine = _machine(setting)
+    machine = _machine(work, setting)
     result = Result(work.name, machine, setting.precision)
     workers: dict[str, Worker] = {}
     try:
@@ -216,7 +216,7 @@ def compare(work: Work, setting: Setting) -> Result:
     finally:
         for worker in workers.values():
             worker.close()
-    result.machine = machine.best(_machine(setting))
+    result.machine = machine.best(_machine(work, setting))
     return result
 
 
@@ -225,8 +225,8 @@ def _with_tools(env: Mapping[str, str]) -> dict[str, str]:
     return {**env, "PYTHONPATH": os.pathsep.join(filter(None, [str(TOOLS), env.get("PYTHONPATH")]))}
 
 
-def _machine(setting: Setting) -> Machine:
-    return measured(setting.pythons[OURS], setting.threads, _with_tools(setting.env))
+def _machine(work: Work, setting: Setting) -> Machine:
+    return measured(setting.pythons[OURS], setting.threads, _with_tools(setting.env), work.moved)
 
 
 def _prepare(work: Work, setting: Setting, peer: str, worker: Worker, result: Result) -> None:

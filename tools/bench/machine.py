@@ -1,7 +1,7 @@
 """What the machine can do at this moment: operations a second of a large product, bytes a second of a copy.
 
-Run as `python -m bench.machine THREADS`, in a process of its own; prints JSON. The floor of a workload is what these
-two numbers leave to it.
+Run as `python -m bench.machine THREADS BYTES`, in a process of its own; prints JSON. The floor of a workload is what
+these two numbers leave to it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Machine:
 
     Attributes:
       flops: operations a second of a float32 product, the better of oneDNN and NumPy's BLAS.
-      bandwidth: bytes a second, read and written, of a copy that is larger than the caches.
+      bandwidth: bytes a second, read and written, of a copy.
     """
 
     flops: float
@@ -40,30 +40,32 @@ class Machine:
         return Machine(max(self.flops, other.flops), max(self.bandwidth, other.bandwidth))
 
 
-def measured(python: str, threads: int, env: Mapping[str, str]) -> Machine:
+def measured(python: str, threads: int, env: Mapping[str, str], moved: float = 0.0) -> Machine:
     """Measure in a process of its own.
 
     Args:
       python: an interpreter that has Headrace.
       threads: how many may be used.
       env: the environment variables.
+      moved: bytes that the copy reads and writes, so that caches help it as they help the work; 0 for more than they
+        hold.
     """
-    done = subprocess.run(
-        [python, "-m", "bench.machine", str(threads)], env=dict(env), check=True, capture_output=True, text=True
-    )
+    command = [python, "-m", "bench.machine", str(threads), str(int(moved / 2) or COPIED)]
+    done = subprocess.run(command, env=dict(env), check=True, capture_output=True, text=True)
     return Machine(**json.loads(done.stdout))
 
 
-def _best(function: Callable[[], Any], times: int) -> float:
-    taken = []
-    for _ in range(times):
+def _best(function: Callable[[], Any], seconds: float) -> float:
+    taken: list[float] = []
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(taken) < 4:
         begin = time.perf_counter()
         function()
         taken.append(time.perf_counter() - begin)
     return min(taken[1:])
 
 
-def peak_flops(threads: int, times: int = 9) -> float:
+def peak_flops(threads: int, seconds: float = 0.5) -> float:
     """Operations a second of a float32 product, by our backend and by NumPy."""
     import headrace as hr  # only where it is measured
 
@@ -74,13 +76,19 @@ def peak_flops(threads: int, times: int = 9) -> float:
         product = p @ p
     step = hr.Session(graph, config=hr.config(backend="cpu", threads=threads)).make_callable(product, [p])
     out = np.empty_like(x)
-    best = min(_best(lambda: step(x), times), _best(lambda: np.matmul(x, x, out=out), times))
+    best = min(_best(lambda: step(x), seconds), _best(lambda: np.matmul(x, x, out=out), seconds))
     return 2.0 * SIDE**3 / best
 
 
-def copy_bandwidth(threads: int, times: int = 9) -> float:
-    """Bytes a second, read and written, of a copy by so many threads; by one of them if that is faster."""
-    source = np.ones(COPIED // 4, np.float32)
+def copy_bandwidth(threads: int, size: int = COPIED, seconds: float = 0.3) -> float:
+    """Bytes a second, read and written, of a copy by so many threads; by one of them if that is faster.
+
+    Args:
+      threads: how many copy a part each.
+      size: bytes to copy.
+      seconds: how long to try.
+    """
+    source = np.ones(size // 4, np.float32)
     target = np.empty_like(source)
     parts = list(zip(np.array_split(source, threads), np.array_split(target, threads), strict=True))
     with ThreadPoolExecutor(threads) as pool:
@@ -88,10 +96,10 @@ def copy_bandwidth(threads: int, times: int = 9) -> float:
         def together() -> None:
             list(pool.map(lambda part: np.copyto(part[1], part[0]), parts))
 
-        best = min(_best(together, times), _best(lambda: np.copyto(target, source), times))
-    return 2.0 * COPIED / best
+        best = min(_best(together, seconds), _best(lambda: np.copyto(target, source), seconds))
+    return 2.0 * size / best
 
 
 if __name__ == "__main__":
-    count = int(sys.argv[1])
-    print(json.dumps(asdict(Machine(peak_flops(count), copy_bandwidth(count)))))
+    count, size = map(int, sys.argv[1:])
+    print(json.dumps(asdict(Machine(peak_flops(count), copy_bandwidth(count, size)))))

@@ -32,7 +32,9 @@ def build(work: Work, weights: dict[str, Any], data: dict[str, Any], options: Op
         chosen = config if options.precision == "float32" else hr.mixed_precision(options.precision)
     session = hr.Session(graph, config=chosen)
     if work.kind != "infer":
-        session.write_variables({v[name].name: value for name, value in weights.items()})
+        session.write_variables(weights)
+    if work.kind == "adam":
+        session.write_variables({f"g_{name}": value for name, value in data.items()})
     step = session.make_callable(fetches, list(feeds.values()))
     arrays = [data[name] for name in feeds]
 
@@ -48,9 +50,9 @@ def build(work: Work, weights: dict[str, Any], data: dict[str, Any], options: Op
     return run
 
 
-def _variable(name: str, value: Any, **options: bool) -> Any:
+def _variable(name: str, value: Any, *, trainable: bool = True) -> Any:
     """A variable that is filled later: the graph would keep a value that is given here."""
-    return hr.Variable(hr.zeros(value.shape, value.dtype), name=name, **options)
+    return hr.Variable(hr.zeros(value.shape, hr.as_dtype(value.dtype)), name=name, trainable=trainable)
 
 
 def _fetches(work: Work, words: _Words, v: dict[str, Any], feeds: dict[str, Any]) -> list[Any]:
@@ -66,7 +68,7 @@ def _fetches(work: Work, words: _Words, v: dict[str, Any], feeds: dict[str, Any]
 
 def _adam(work: Work, v: dict[str, Any], data: dict[str, Any]) -> list[Any]:
     """The update, and one element after it; gradients lie in memory as a backward pass leaves them."""
-    gradients = {name: hr.Variable(value, trainable=False, name=f"g_{name}") for name, value in data.items()}
+    gradients = {name: _variable(f"g_{name}", value, trainable=False) for name, value in data.items()}
     train = hr.optim.Adam(work.rate).apply_gradients([(gradients[name].value, v[name]) for name in v])
     with hr.control_dependencies([train]):
         return [next(iter(v.values())).read()[0]]
