@@ -28,7 +28,8 @@ class Config:
       verify: check every graph between passes (slower; on in the tests).
       timeout: seconds a step may take when `run` is given none, or None for no limit.
       stall_timeout: seconds one operation may wait, e.g. for an element of a queue, before its step fails and says what
-        is blocked, or None for no limit. A wait of more than a minute is told to the log in any case.
+        is blocked. With None a wait fails after 5 seconds if no thread of this process runs that could end it, and goes
+        on otherwise; `math.inf` lets it go on in any case. A wait of more than a minute is told to the log.
       virtual_devices: for a device type, the number of devices that it shows as: `{"CPU": 4}` lets one process stand
         for a machine of four.
       soft_placement: where no device satisfies what `hr.device` asks for, ask for less of it instead of failing.

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.runtime import step_control
+from headrace.runtime import blocked, step_control
 from headrace.runtime.blocked import blocked_operations
 from headrace.runtime.step_control import Cancellation, RunningSteps, StepController
+from headrace.testing.threads import until
 
 
 class _Gate:
@@ -111,7 +112,7 @@ def test_D10_cancel_ends_a_wait_and_leaves_other_steps_alone(gate: str) -> None:
     graph, y = _graph(gate)
     session = hr.Session(graph)
     first, second = session.run_async(y), session.run_async(y)
-    assert _gates[gate].waiting.wait(10)
+    until(lambda: sum("gated" in line for line in blocked_operations()) == 2)
     first.cancel()
     with pytest.raises(
         hr.errors.CancelledError, match=r"was cancelled(.|\n)*a call of cancel\(\) during a wait: gate 'g'"
@@ -221,7 +222,7 @@ def test_d08_a_stalled_step_names_everything_that_is_blocked(gate: str) -> None:
 def test_blocked_operations_are_listed_while_they_are(gate: str) -> None:
     graph, y = _graph(gate)
     pending = hr.Session(graph).run_async(y)
-    assert _gates[gate].waiting.wait(10)
+    until(lambda: any("gated" in line for line in blocked_operations()))
     (line,) = [line for line in blocked_operations() if "gated" in line]
     assert re.fullmatch(
         r"TestGate 'gated' of step \d+ in thread '.*' for \d+\.\d s: gate 'g', shut, owned by the test", line
@@ -308,6 +309,65 @@ def test_d09_ctrl_c_ends_a_step_and_leaves_variables_whole(build: str, run: str)
     program = _INTERRUPTED.replace("{fetch}", build).replace("{run}", run)
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert found.stdout.split("\n")[0] == "interrupted True 1 True", found.stderr
+
+
+_ALONE = """
+import threading
+import headrace as hr
+from headrace.runtime import blocked, step_control
+
+step_control.LONELY_SECONDS = 0.2
+with hr.Graph().as_default() as graph:
+    first, second = (hr.FIFOQueue(1, [hr.float32], [[]], name=name) for name in ("first", "second"))
+    take, other = first.dequeue(), second.dequeue()
+    move = second.enqueue([take])
+session = hr.Session(graph)
+try:
+    {run}
+except hr.errors.DeadlineExceededError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("run", "found"),
+    [
+        ("session.run(take)", "QueueDequeueV2 'dequeue' made no progress(.|\n)*FIFOQueue 'first' holds 0 of 1"),
+        ("session.run([take, other])", "made no progress(.|\n)*also blocked:(.|\n)*QueueDequeueV2 '.*dequeue"),
+        ("session.run_async(take).result()", "QueueDequeueV2 'dequeue' made no progress"),
+        (
+            "pending = session.run_async(move); session.run(other)",
+            "made no progress(.|\n)*FIFOQueue '(first|second)' holds 0 of 1(.|\n)*also blocked:(.|\n)*of step",
+        ),
+    ],
+    ids=["dequeue", "several", "async", "two steps"],
+)
+def test_D06_D08_a_wait_that_no_thread_can_end_fails_soon_and_says_for_what_it_waited(run: str, found: str) -> None:
+    program = _ALONE.replace("{run}", run)
+    child = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert re.search(found, child.stdout), child.stdout + child.stderr
+    assert "expected: a thread of this process that could end it" in child.stdout
+    assert "none known, no hr.QueueRunner was started for it" in child.stdout
+
+
+def test_D06_a_wait_goes_on_as_long_as_another_thread_runs_or_a_limit_says_so() -> None:
+    program = _ALONE.replace(
+        "{run}",
+        "threading.Timer(0.7, lambda: session.run(fill)).start();print(session.run(take))",
+    ).replace("session = ", "with graph.as_default():\n    fill = first.enqueue(1.0)\nsession = ")
+    child = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert child.stdout == "1.0\n", child.stderr
+    program = _ALONE.replace("Session(graph)", "Session(graph, config=hr.config(stall_timeout=0.6))")
+    program = program.replace("{run}", "session.run(take)")
+    child = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert "within 0.6 s, the stall_timeout" in child.stdout, child.stderr
+
+
+def test_threads_are_at_rest_only_once_they_have_been_for_a_while() -> None:
+    assert not blocked.nothing_else_runs(0.0)  # this one runs
+    with blocked.at_rest():
+        assert not blocked.nothing_else_runs(100.0)
+    assert not any(thread == threading.get_ident() for thread, _ in blocked._at_rest.values())
 
 
 def test_D08_a_wait_that_lasts_is_told_to_the_log(

@@ -27,6 +27,7 @@ from headrace.plan.plan import Plan
 from headrace.plan.step_graph import Kind
 from headrace.plan.step_plan import StepPlan
 from headrace.runtime import workers
+from headrace.runtime.blocked import at_rest
 from headrace.runtime.step_control import StepController
 from headrace.runtime.step_state import Activation, StepState
 from headrace.runtime.trace import SegmentRecord, SegmentRecorder, StepRecord, Trace, active_traces
@@ -142,7 +143,7 @@ class _Run:
             self._give_up(error)
         while self._others > 0:
             try:
-                with self._lock:
+                with self._lock, at_rest():
                     while self._others > 0:
                         self._ended.wait()
             except KeyboardInterrupt as error:

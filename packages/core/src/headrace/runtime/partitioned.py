@@ -16,6 +16,7 @@ from headrace.plan.limit import needed_memory
 from headrace.plan.needs import PlannedMemory, combined
 from headrace.plan.plan import CompiledPart
 from headrace.runtime import workers
+from headrace.runtime.blocked import at_rest
 from headrace.runtime.trace import SegmentRecorder
 
 __all__ = ["PartsExecutor"]
@@ -112,7 +113,7 @@ class _Run:
         self._run(0)
         while self._others:
             try:
-                with self._ended:
+                with self._ended, at_rest():
                     self._ended.wait_for(lambda: not self._others)
             except KeyboardInterrupt as error:
                 self._give_up(error)

@@ -18,7 +18,7 @@ from typing import Any
 from headrace.errors import CancelledError, DeadlineExceededError, InvalidArgumentError
 from headrace.graph.operation import Operation
 from headrace.interfaces import OpContext, Rendezvous, StepControl
-from headrace.runtime.blocked import stalled_with, waiting
+from headrace.runtime.blocked import nothing_else_runs, stalled_with, waiting
 from headrace.runtime.rendezvous import LocalRendezvous
 from headrace.runtime.trace import SegmentRecorder
 
@@ -26,6 +26,9 @@ __all__ = ["Cancellation", "RunningSteps", "StepController"]
 
 NOTICE_SECONDS = 60.0
 """After this time a wait is told to the log, and again each time that it has lasted twice as long."""
+
+LONELY_SECONDS = 5.0
+"""After this time, and again each time that it has passed, a wait without a limit looks whether anything can end it."""
 
 _log = logging.getLogger(__name__)
 _step_numbers = itertools.count(1)
@@ -138,7 +141,10 @@ class StepController:
         start = time.monotonic()
         stalls = None if self._patience is None else start + self._patience
         notice = start + NOTICE_SECONDS
-        with self.cancellation.waking(condition), waiting(self.step, operation, condition, describe):
+        is_endless = self._deadline is None and stalls is None
+        lonely = start + LONELY_SECONDS if is_endless else None
+        registered = waiting(self.step, operation, condition, describe, is_endless=is_endless)
+        with self.cancellation.waking(condition), registered:
             while not ready():
                 if self.cancellation.ends_waits:
                     raise self._cancelled(f"a wait: {describe()}")
@@ -146,11 +152,18 @@ class StepController:
                 if self._deadline is not None and self._deadline <= now:
                     raise self._too_late(f"a wait: {describe()}")
                 if stalls is not None and stalls <= now:
-                    raise self._stalled(operation, condition, describe)
+                    limit = f"what it waits for within {self._patience} s, the stall_timeout of the configuration"
+                    raise self._stalled(operation, condition, describe, limit)
+                if lonely is not None and lonely <= now:
+                    if nothing_else_runs(LONELY_SECONDS):
+                        raise self._stalled(
+                            operation, condition, describe, "a thread of this process that could end it"
+                        )
+                    lonely = now + LONELY_SECONDS
                 if notice <= now:
                     self._tell(operation, now - start, condition, describe)
                     notice = now + (now - start)
-                condition.wait(min(limit for limit in (self._deadline, stalls, notice) if limit is not None) - now)
+                condition.wait(min(end for end in (self._deadline, stalls, lonely, notice) if end is not None) - now)
 
     def give_up(self, reason: str) -> None:
         """Let the step end wherever it waits (see the interface)."""
@@ -198,21 +211,24 @@ class StepController:
             condition.acquire()
 
     def _stalled(
-        self, operation: str, condition: threading.Condition, describe: Callable[[], str]
+        self, operation: str, condition: threading.Condition, describe: Callable[[], str], expected: str
     ) -> DeadlineExceededError:
         """The error of a wait that takes too long, with all other waits: one of them may wait for this one."""
         state = describe()
         condition.release()  # others must get at it to say how they stand
         try:
-            others = stalled_with(operation, self.step, state, self._patience or 0.0)
+            patience = LONELY_SECONDS if self._patience is None else self._patience
+            # where nothing runs, the thread of one that gave up has to be at rest before the next one does
+            recent = patience if self._patience is not None else 4 * patience
+            others = stalled_with(operation, self.step, state, patience, recent)
         finally:
             condition.acquire()
         shown = "".join(f"\n            {line}" for line in others)
         return DeadlineExceededError(
             f"{operation} made no progress in step {self.step}",
-            expected=f"what it waits for within {self._patience} s, the stall_timeout of the configuration",
+            expected=expected,
             got=state + (f"; also blocked:{shown}" if others else "; nothing else is blocked"),
-            hint="start what is to bring it, e.g. the hr.QueueRunner, before this step",
+            hint="start what is to bring it, e.g. the hr.QueueRunner, before this step; stall_timeout is another limit",
         )
 
 

@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
+from headrace.runtime.blocked import at_rest
+
 __all__ = ["submit"]
 
 IDLE_SECONDS = 10.0
@@ -37,7 +39,8 @@ def _work(job: _Job) -> None:
         with _lock:
             _idle.append(inbox)
         try:
-            job = inbox.get(timeout=IDLE_SECONDS)
+            with at_rest():
+                job = inbox.get(timeout=IDLE_SECONDS)
         except Empty:
             with _lock:
                 if inbox in _idle:
