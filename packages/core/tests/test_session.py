@@ -726,3 +726,19 @@ def test_the_optimized_graph_of_a_step_can_be_looked_at() -> None:
     assert "Exp" not in types
     assert "Mul" not in types  # folded
     assert "Mul" in {operation.type for operation in graph.operations}
+
+
+@pytest.mark.parametrize(
+    ("name", "cure"),
+    [
+        ("feed_dict", "write feeds={tensor: value}"),
+        ("options", "write timeout=seconds"),
+        ("fetch", "help(hr.Session.run)"),
+    ],
+)
+def test_an_argument_that_run_does_not_have_is_refused_with_the_one_that_it_has(name: str, cure: str) -> None:
+    with hr.Graph().as_default() as graph:
+        y = hr.constant(1.0)
+    with pytest.raises(hr.errors.InvalidArgumentError, match=rf"session.run takes no argument '{name}'") as caught:
+        hr.Session(graph).run(y, **{name: {}})
+    assert cure in str(caught.value)

@@ -204,7 +204,7 @@ from headrace.ops.segment import (
     unsorted_segment_prod,
     unsorted_segment_sum,
 )
-from headrace.ops.selection import argwhere, boolean_mask, where
+from headrace.ops.selection import argwhere, boolean_mask, sequence_mask, where
 from headrace.ops.sequencing import assert_true, identity_n
 from headrace.ops.sets import unique_all, unique_counts, unique_inverse, unique_values
 from headrace.ops.sorting import argsort, searchsorted, sort
@@ -549,6 +549,7 @@ __all__ = [
     "segment_min",
     "segment_prod",
     "segment_sum",
+    "sequence_mask",
     "serialize_tensor",
     "setdiff1d",
     "shape",

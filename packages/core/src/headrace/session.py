@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from importlib import metadata
 from types import TracebackType
 from typing import Any
@@ -26,6 +27,7 @@ from headrace.graph.operation import Operation, Tensor
 from headrace.kernels.philox import PhiloxState, PhiloxStream
 from headrace.plan.explanation import Explanation, explain_plan
 from headrace.runtime import workers
+from headrace.runtime.blocked import at_rest
 from headrace.runtime.feeds import check_fed_once, check_feed_names, feed_tensor, flat_feeds
 from headrace.runtime.fetches import Fetches, flatten_fetches
 from headrace.runtime.initialization import buffer_of
@@ -81,7 +83,8 @@ class PendingStep:
           HeadraceError: whatever ended the step.
         """
         try:
-            ended = self._done.wait(timeout)
+            with at_rest() if timeout is None else nullcontext():
+                ended = self._done.wait(timeout)
         except KeyboardInterrupt:
             self._cancellation.cancel("Ctrl-C")
             raise
@@ -148,6 +151,7 @@ class Session:
         *,
         timeout: float | None = None,
         trace: Trace | None = None,
+        **unknown: Any,
     ) -> Any:
         """Run one step.
 
@@ -156,13 +160,17 @@ class Session:
           feeds: values for placeholders, or for any other tensor, whose ancestors are then not computed.
           timeout: seconds the step may take, or None.
           trace: where to record what each operation did, or None.
+          unknown: none; an argument of TensorFlow's is refused with the name that it has here.
         Returns:
           Arrays in the structure of `fetches`, None for operations. They belong to the caller.
         Raises:
           FeedError: a feed is missing, unknown, or of the wrong dtype or shape; nothing has run then.
           FailedPreconditionError: a variable has no value, or the session is closed.
+          InvalidArgumentError: there is no argument of a name.
           HeadraceError: an operation failed; the text names it and the line that created it.
         """
+        if unknown:
+            raise _unknown_argument(next(iter(unknown)))
         feeds = flat_feeds(feeds)
         structure, definition = self._define(fetches, feeds)
         values = list(feeds.values()) if feeds else []
@@ -475,4 +483,21 @@ def _no_such_target(target: str) -> NotFoundError:
         expected='"" for this process, or a target of an installed package',
         got=target,
         hint=f"pip install {packages.get(scheme, 'the package that provides ' + scheme + '://')}",
+    )
+
+
+_TENSORFLOW_ARGUMENTS = {
+    "feed_dict": "feeds={tensor: value}",
+    "options": "timeout=seconds, or trace=hr.Trace()",
+    "run_metadata": "trace=hr.Trace()",
+}
+
+
+def _unknown_argument(name: str) -> InvalidArgumentError:
+    hint = _TENSORFLOW_ARGUMENTS.get(name, "help(hr.Session.run) lists the arguments")
+    return InvalidArgumentError(
+        f"session.run takes no argument '{name}'",
+        expected="fetches, feeds, timeout, trace",
+        got=name,
+        hint=f"write {hint}" if name in _TENSORFLOW_ARGUMENTS else hint,
     )

@@ -6,6 +6,7 @@ import os
 import threading
 import tracemalloc
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -211,8 +212,8 @@ def test_closing_a_session_wakes_who_waits_for_its_queues() -> None:
     with hr.Graph().as_default() as graph:
         queue = hr.FIFOQueue(1, hr.int32, shapes=[[]])
         add, take = queue.enqueue(1), queue.dequeue()
-        full = hr.FIFOQueue(0, hr.int32, shapes=[[]])
-        add_to_full = full.enqueue(1)
+        full = hr.FIFOQueue(1, hr.int32, shapes=[[]])
+        add_to_full = full.enqueue_many([1, 2])
     session = hr.Session(graph)
     session.run(add)
     session.run(take)
@@ -361,3 +362,13 @@ def test_a_step_that_adds_and_takes_in_order_needs_no_other_step() -> None:
         with hr.control_dependencies([add]):
             taken = queue.dequeue()
     assert hr.Session(graph).run(taken + 1) == 6
+
+
+@pytest.mark.parametrize("kind", [hr.FIFOQueue, hr.PaddingFIFOQueue, hr.PriorityQueue])
+def test_a_queue_without_room_is_refused(kind: Any) -> None:
+    with (
+        hr.Graph().as_default() as graph,
+        pytest.raises(hr.errors.InvalidArgumentError, match="a queue of capacity 0 takes no element(.|\n)*capacity=1"),
+    ):
+        kind(0, [hr.float32], [[]])
+    assert not graph.operations

@@ -408,3 +408,16 @@ def test_a_constant_that_states_another_dtype_than_its_values_is_refused(stated:
     node.attr["value"].tensor.CopyFrom(encode_tensor(np.ones(2, np.float32)))
     with pytest.raises(hr.errors.DTypeError, match=f"value has another dtype(.|\n)*'lie'(.|\n)*{stated}(.|\n)*float32"):
         hr.import_graph_def(proto)
+
+
+def test_errors_of_an_imported_graph_name_its_file_and_the_node_there(tmp_path: Path) -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [None], name="x")
+        hr.reshape(x, [2, 2], name="square")
+    path = tmp_path / "model.pb"
+    hr.export_graph_def(graph, path)
+    read = hr.import_graph_def(path, name="inner")
+    with pytest.raises(hr.errors.HeadraceError, match=rf"{path}, node 'square'"):
+        hr.Session(read).run("inner/square:0", feeds={"inner/x:0": [1.0]})
+    labelled = hr.import_graph_def(hr.to_graph_def(graph), label="models/7")
+    assert str(labelled.operation("square").source) == "models/7, node 'square'"

@@ -66,3 +66,14 @@ def test_user_operation_kernel_and_gradient_in_one_file() -> None:
     value, slope = hr.Session(graph).run([y, dx])
     np.testing.assert_allclose(value, 0.5 * np.tanh([0.5, -1.0]), rtol=1e-6)
     np.testing.assert_allclose(slope, 0.5 * (1 - np.tanh([0.5, -1.0]) ** 2), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["my op", "", "3D", "Größe", "a/b", "A>"])
+def test_a_name_that_no_graph_file_could_hold_is_refused(name: str) -> None:
+    with pytest.raises(hr.errors.InvalidArgumentError, match="is no name for an operation type(.|\n)*as in MatMul"):
+        hr.register_op(name, outputs={"y": "float32"})
+
+
+def test_a_kernel_of_a_type_that_does_not_exist_is_refused_with_the_names_that_are_near() -> None:
+    with pytest.raises(hr.errors.UnknownOpError, match="operation type 'MatMull' is not known(.|\n)*MatMul"):
+        hr.register_kernel("MatMull")

@@ -198,3 +198,16 @@ def test_virtual_devices_are_counted_by_type(wrong: object) -> None:
     with pytest.raises(hr.errors.InvalidArgumentError, match=r"virtual_devices is wrong(.|\n)*\{'CPU': 4\}"):
         hr.config(virtual_devices=wrong)
     assert hr.config(virtual_devices={"cpu": 4}).virtual_devices == {"CPU": 4}
+
+
+def test_an_impossible_request_for_what_is_folded_names_the_operation_of_the_user() -> None:
+    with hr.Graph().as_default() as graph, hr.device("GPU:7"):
+        y = hr.add(hr.constant(1.0), 2.0, name="total")
+    spread = hr.config(virtual_devices={"CPU": 2})
+    with hr.Session(graph, config=spread) as session, pytest.raises(hr.errors.PlacementError) as caught:
+        session.run(y)
+    assert re.match(
+        r"'total', which is folded to a constant, cannot be placed\n  where: +'total' created at test_placer.py",
+        str(caught.value),
+    )
+    assert "folded_" not in str(caught.value)

@@ -44,6 +44,13 @@ class Queue:
         with_priority: bool = False,
         **attrs: AttrValue,
     ) -> None:
+        if attrs.get("capacity") == 0:
+            raise InvalidArgumentError(
+                "a queue of capacity 0 takes no element",
+                expected="capacity >= 1, or -1 for no bound",
+                got="0",
+                hint="capacity=1 hands over one element at a time",
+            )
         self._sparse, flat_dtypes, flat_shapes = _flat_types(dtypes, shapes)
         if with_priority:
             self._sparse = (False, *self._sparse)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from google.protobuf import text_format
@@ -141,6 +141,7 @@ def import_graph_def(
     graph: Graph | None = None,
     name: str = "",
     input_map: Mapping[str, Tensor] | None = None,
+    label: str | None = None,
 ) -> Graph:
     """Read a graph that TensorFlow or Headrace wrote.
 
@@ -152,6 +153,7 @@ def import_graph_def(
       graph: the graph to add to, which stays as it was on any error; a new one by default.
       name: a prefix for all names.
       input_map: for names of tensors in the file, tensors of `graph` to use instead.
+      label: what errors say that the graph comes from; by default the path of the file.
     Returns:
       The graph.
     Raises:
@@ -169,7 +171,7 @@ def import_graph_def(
       >>> print(hr.Session(copy).run("Mul:0"))
       6.0
     """
-    proto, constants, label = _load(source)
+    proto, constants, origin = _load(source)
     target = Graph() if graph is None else graph
     heads = frozenset(_loop_heads(proto))
     changing: frozenset[str] = frozenset()
@@ -180,7 +182,7 @@ def import_graph_def(
                     target,
                     f"{name}/" if name else "",
                     constants,
-                    SourceLine(label, 0),
+                    SourceLine(label or origin, 0),
                     dict(input_map or {}),
                     _signatures(proto),
                     changing,
@@ -373,7 +375,7 @@ class _Import:
             control_inputs=controls,
             device=node.device,
             colocation=[self.prefix + item for item in _colocation(node)],
-            source=self.source,
+            source=replace(self.source, node=node.name),
             op_def=op_def,
         )
         if node.name in self.changing:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -187,6 +188,9 @@ class OpDef:
         return f"{self.name}({inputs}) -> ({outputs})" + (f" where {attrs}" if attrs else "")
 
 
+_NAME = re.compile(r"[A-Za-z_]\w*(>[A-Za-z_]\w*)*", re.ASCII)
+"""With TensorFlow's namespaces, `Package>Name`."""
+
 _registry: dict[str, OpDef] = {}
 _lock = threading.Lock()
 _loading = threading.RLock()
@@ -224,7 +228,8 @@ def register_op(
       The decorator; it returns the shape function unchanged.
     Raises:
       AlreadyExistsError: the name is taken.
-      InvalidArgumentError: an argument takes its dtype from an attr that is no type, or counts by one that is no int.
+      InvalidArgumentError: the name is none for a type, or an argument takes its dtype from an attr that is no type, or
+        counts by one that is no int.
 
     Example:
       >>> import headrace as hr
@@ -233,6 +238,13 @@ def register_op(
       ...     '''Three times x.'''
       ...     return [op.inputs[0].shape]
     """
+    if not _NAME.fullmatch(name):
+        raise InvalidArgumentError(
+            f"{name!r} is no name for an operation type",
+            expected="letters, digits and underscores, a letter or underscore first, as in MatMul",
+            got=repr(name),
+            hint="graph files name types so; the text for people goes into the shape function's docstring",
+        )
     specs = dict(attrs or {})
     arguments = [_parse_arg(name, key, text, specs) for key, text in (inputs or {}).items()]
     results = [_parse_arg(name, key, text, specs) for key, text in (outputs or {}).items()]

@@ -12,17 +12,21 @@ __all__ = ["SourceLine", "user_line"]
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """A line of the user's program; printed as `file.py:12`.
+    """A line of the user's program; printed as `file.py:12`, or `model/saved_model.pb, node 'x'`.
 
     Attributes:
       filename: the path of the file.
       line: the number of the line, from 1; 0 where it is not known.
+      node: in a graph file, the name of the operation there.
     """
 
     filename: str
     line: int
+    node: str = ""
 
     def __str__(self) -> str:
+        if self.node:
+            return f"{self.filename}, node '{self.node}'"
         return f"{os.path.basename(self.filename)}:{self.line}"
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from headrace.errors import AlreadyExistsError, NotFoundError
-from headrace.graph.op_def import find_op_def
+from headrace.graph.op_def import find_op_def, lookup_op_def
 from headrace.graph.operation import Operation
 from headrace.types import DType, DTypeLike, as_dtype
 
@@ -86,6 +86,7 @@ def register_kernel(
       workspace: see `Kernel`.
     Raises:
       AlreadyExistsError: a kernel of the same key is registered.
+      UnknownOpError: there is no such operation type.
 
     Example:
       >>> import headrace as hr, numpy as np
@@ -97,6 +98,7 @@ def register_kernel(
       ... def half(op, x):
       ...     return x / 2
     """
+    lookup_op_def(op_type)
 
     def decorate(function: Function) -> Function:
         _add(

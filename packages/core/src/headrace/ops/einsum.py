@@ -200,7 +200,7 @@ def _einsum(tensors: Sequence[Tensor], equation: Equation, name: str | None = No
 
 
 def tensordot(
-    a: TensorLike, b: TensorLike, *, axes: int | Sequence[Sequence[int]] = 2, name: str | None = None
+    a: TensorLike, b: TensorLike, axes: int | Sequence[Sequence[int]] = 2, *, name: str | None = None
 ) -> Tensor:
     """The sum of products of a and b over some axes of each.
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from headrace import types
-from headrace.errors import ShapeError
+from headrace.errors import DTypeError, ShapeError
 from headrace.graph import attr
-from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
+from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor, graph_of
 from headrace.graph.op_def import InferenceContext, register_op
 from headrace.graph.operation import Tensor
+from headrace.graph.scopes import name_scope
 from headrace.ops.promotion import promoted
-from headrace.types import Shape, broadcast_shapes
+from headrace.types import DTypeLike, Shape, as_dtype, broadcast_shapes
 
-__all__ = ["argwhere", "boolean_mask", "check_select", "where"]
+__all__ = ["argwhere", "boolean_mask", "check_select", "sequence_mask", "where"]
 
 
 @register_op(
@@ -87,6 +88,10 @@ def where(condition: TensorLike, x: TensorLike, y: TensorLike, *, name: str | No
     Returns:
       The shape to which the three broadcast. `hr.argwhere` gives the coordinates of true elements.
 
+    Both sides are computed, and what is not chosen gets the gradient 0, which comes to `0 * inf`, NaN, where the slope
+    on the way to it is infinite: as in TensorFlow, the gradient of `hr.where(x > 0, hr.log(x), 0)` at 0 is NaN. Keep
+    the side that is not chosen away from such points: `hr.where(x > 0, hr.log(hr.where(x > 0, x, 1)), 0)`.
+
     Example:
       >>> import headrace as hr
       >>> with hr.Graph().as_default() as graph:
@@ -118,6 +123,49 @@ def argwhere(x: TensorLike, *, name: str | None = None) -> Tensor:
     """
     result: Tensor = apply_op("Where", convert_to_tensor(x), name=name)
     return result
+
+
+def sequence_mask(
+    lengths: TensorLike, maxlen: TensorLike | None = None, dtype: DTypeLike = types.bool, *, name: str | None = None
+) -> Tensor:
+    """Which positions lie within sequences of some lengths: element j of a row is true if j is less than its length.
+
+    Args:
+      lengths: integer, any shape.
+      maxlen: how many positions there are, an integer scalar; the largest length by default.
+      dtype: of the result, in which true is 1.
+      name: the name scope.
+    Returns:
+      `[lengths..., maxlen]`.
+    Raises:
+      DTypeError: `lengths` are no integers.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.Graph().as_default() as graph:
+      ...     x = hr.sequence_mask([1, 3, 0], dtype=hr.int32)
+      >>> print(hr.Session(graph).run(x))
+      [[1 0 0]
+       [1 1 1]
+       [0 0 0]]
+    """
+    with graph_of([lengths]), name_scope(name or "sequence_mask"):
+        given = convert_to_tensor(lengths)
+        if not given.dtype.is_integer:
+            raise DTypeError(
+                "the lengths of sequence_mask are no integers",
+                where=given.op.location,
+                expected="an integer dtype",
+                got=str(given.spec),
+                hint="hr.astype(lengths, hr.int32) cuts fractions off",
+            )
+        if maxlen is None:
+            limit = apply_op("Maximum", apply_op("Max", apply_op("Reshape", given, [-1]), [0]), 0)
+        else:
+            limit = convert_to_tensor(maxlen, given.dtype)
+        positions = apply_op("Range", convert_to_tensor(0, given.dtype), limit, convert_to_tensor(1, given.dtype))
+        mask: Tensor = apply_op("Less", positions, apply_op("ExpandDims", given, -1))
+        return mask if as_dtype(dtype) is types.bool else apply_op("Cast", mask, DstT=as_dtype(dtype))
 
 
 def boolean_mask(x: TensorLike, mask: TensorLike, *, axis: int = 0, name: str | None = None) -> Tensor:

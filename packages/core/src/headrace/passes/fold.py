@@ -18,7 +18,10 @@ from headrace.kernels.registry import find_kernel, kernels_of
 from headrace.passes.rewrite import drop_dead, is_pure, rewrite
 from headrace.types import Array, Shape
 
-__all__ = ["fold"]
+__all__ = ["fold", "user_name"]
+
+_FOLDED = "/folded_"
+"""What the name of a constant has after that of the operation in whose place it is."""
 
 MAX_GROWTH_BYTES = 1 << 16
 """A folded constant may exceed the constants it comes from by this much: folding `fill([10**9], 0)` saves nothing."""
@@ -33,6 +36,11 @@ def fold(graph: Graph) -> Graph:
     always alive.
     """
     return drop_dead(rewrite(graph, _fold_outside_shapes if has_tokens(graph) else _fold_op))
+
+
+def user_name(op: Operation) -> str:
+    """The name that the user knows an operation by: for a folded constant that of the operation that it was."""
+    return op.name.partition(_FOLDED)[0] if op.type == "Const" else op.name
 
 
 def _fold_outside_shapes(op: Operation, inputs: Sequence[Tensor], graph: Graph) -> Sequence[Tensor] | None:
@@ -52,7 +60,7 @@ def _fold_op(op: Operation, inputs: Sequence[Tensor], graph: Graph) -> Sequence[
             "Const",
             (),
             {"value": value, "dtype": output.dtype},
-            name=f"{op.name}/folded_{output.index}/",
+            name=f"{op.name}{_FOLDED}{output.index}/",
             device=op.device,
             source=op.source,
         ).outputs[0]

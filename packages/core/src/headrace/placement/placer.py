@@ -17,6 +17,7 @@ from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 from headrace.kernels.registry import explain_kernels, find_kernel, kernels_of
 from headrace.passes.cost import tensor_bytes
+from headrace.passes.fold import user_name
 from headrace.placement.colocation import ColocationGroup, colocation_groups, makes_handle, path_between, takes_handle
 from headrace.placement.cost import compute_seconds, is_copied, transfer_seconds
 from headrace.placement.device import Device
@@ -160,7 +161,8 @@ class _Placer:
             if not matching and not self.soft:
                 raise self._impossible(group, binding[: index + 1])
             if not matching:
-                self.notes.append(f"'{name}' asks for '{request}', which cannot be; soft placement drops it")
+                shown = next((user_name(op) for op in group.members if op.name == name), name)
+                self.notes.append(f"'{shown}' asks for '{request}', which cannot be; soft placement drops it")
             candidates = matching or _nearest(request, candidates)
         for name, request in overridable:
             matching = _matching(request, candidates)
@@ -206,8 +208,8 @@ class _Placer:
         others = [member for member in group.members if member is not op and len(able) < len(self.devices)]
         together = f"; colocated with {_names([item.name for item in others])}" if others else ""
         return PlacementError(
-            f"{op.type} '{op.name}' cannot be placed: no device has a kernel for it",
-            where=op.location,
+            f"{_described(op)} cannot be placed: no device has a kernel for it",
+            where=_place_of(op),
             expected=explain_kernels(op.type),
             got=f"devices {_names(able)}{together}",
             hint="register a kernel with hr.register_kernel, or install the package of the device",
@@ -220,7 +222,7 @@ class _Placer:
         reasons = [self._reason(group, name, other, wanted) for other, wanted in binding[:-1]]
         matching = _matching(request, self.devices)
         lacking = [
-            f"{member.type} '{member.name}' has a kernel on {_names(self._with_kernel(member))}"
+            f"{_described(member)} has a kernel on {_names(self._with_kernel(member))}"
             for member in group.members
             if len(self._with_kernel(member)) < len(self.devices)
         ]
@@ -230,8 +232,8 @@ class _Placer:
             *lacking[:4],
         ]
         return PlacementError(
-            f"{op.type} '{op.name}' cannot be placed",
-            where=op.location,
+            f"{_described(op)} cannot be placed",
+            where=_place_of(op),
             expected=f"a device that matches '{request}'"
             + "".join(f" and '{wanted}'" for _, wanted in binding[:-1])
             + " and has every kernel that is needed",
@@ -253,6 +255,16 @@ def asked_inside(op: Operation) -> set[str]:
             asked |= {inner.device} if inner.device else set()
             asked |= asked_inside(inner)
     return asked
+
+
+def _described(op: Operation) -> str:
+    """An operation as the user knows it."""
+    name = user_name(op)
+    return f"{op.type} '{name}'" if name == op.name else f"'{name}', which is folded to a constant,"
+
+
+def _place_of(op: Operation) -> str:
+    return op.location.replace(f"Const '{op.name}'", f"'{user_name(op)}'") if user_name(op) != op.name else op.location
 
 
 def _has_kernel(op: Operation, device: Device) -> bool:
