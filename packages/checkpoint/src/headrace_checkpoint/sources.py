@@ -7,10 +7,11 @@ import math
 import os
 import re
 import zipfile
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol, TypeVar
 
 import numpy as np
 
@@ -25,6 +26,8 @@ from headrace_checkpoint.store import StepName, StoredStep
 from headrace_checkpoint.tensor_bundle import TensorBundle
 
 __all__ = ["HuggingFaceIndex", "OpenSource", "Source", "TensorType", "open_source", "source_of_step"]
+
+Found = TypeVar("Found")
 
 _MEMBER = re.compile(r"\.index\Z|\.data-\d{5}-of-\d{5}\Z|\.meta\Z")
 _OBJECT_VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
@@ -237,35 +240,42 @@ class HuggingFaceIndex:
         )
 
 
-def _npz(path: Path) -> OpenSource:
-    def damaged(error: Exception) -> DataLossError:
-        return DataLossError(
-            "not a valid .npz file",
-            where=str(path),
-            expected="a zip file of arrays without Python objects",
-            got=f"{type(error).__name__}: {error}",
-            hint="write it again with numpy.savez",
-        )
+_DAMAGE = (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError, KeyError, RuntimeError)
+"""What Python's and NumPy's readers raise of a damaged file; RuntimeError stands for methods that they lack too."""
 
-    try:
-        with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
-            types = {
-                name.removesuffix(".npy"): _npy_type(archive, name)
-                for name in archive.namelist()
-                if name.endswith(".npy")
-            }
-    except (zipfile.BadZipFile, ValueError, EOFError) as error:
-        raise damaged(error) from None
+
+def _npz(path: Path) -> OpenSource:
+    types = _read_archive(path, _npy_types)
 
     def read(name: str) -> Array:
-        try:
-            with np.load(path, allow_pickle=False) as arrays:
-                array: Array = arrays[name]
-        except (zipfile.BadZipFile, ValueError, EOFError) as error:
-            raise damaged(error) from None
+        array: Array = _read_archive(path, lambda file: np.load(file, allow_pickle=False)[name])
         return array.astype("S").astype(object) if array.dtype.kind in "SU" else array
 
     return OpenSource("NumPy archive", str(path), types, read)
+
+
+def _read_archive(path: Path, read: Callable[[BinaryIO], Found]) -> Found:
+    if not path.is_file():
+        raise NotFoundError("there is no such file", expected="an .npz file", got=str(path), hint="look at the path")
+    with open(path, "rb") as file:
+        try:
+            return read(file)
+        except _DAMAGE as error:
+            raise DataLossError(
+                "not a valid .npz file",
+                where=str(path),
+                expected="a zip file of arrays without Python objects",
+                got=f"{type(error).__name__}: {error}",
+                hint="write it again with numpy.savez",
+            ) from None
+
+
+def _npy_types(file: BinaryIO) -> dict[str, TensorType]:
+    with zipfile.ZipFile(file) as archive:
+        other = next((name for name in archive.namelist() if not name.endswith(".npy")), None)
+        if other is not None:
+            raise ValueError(f"{other!r} is no array")
+        return {name.removesuffix(".npy"): _npy_type(archive, name) for name in archive.namelist()}
 
 
 def _npy_type(archive: zipfile.ZipFile, name: str) -> TensorType:
