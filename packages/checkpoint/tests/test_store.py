@@ -260,8 +260,9 @@ class FullDisk(Disk):
 def test_a_full_disk_leaves_the_previous_step(tmp_path: Path) -> None:
     _save(tmp_path, 1)
     for room in (0, 1, 500, 1000):
-        with pytest.raises(OSError, match="No space left"):
+        with pytest.raises(OSError, match=r"No space left on device: '.*\.(safetensors|json)'") as caught:
             _save(tmp_path, 2, disk=FullDisk(room))
+        assert caught.value.__notes__ == [f"step 2 is not saved in {tmp_path}; what was there before is still there"]
         assert [entry.name for entry in tmp_path.iterdir()] == ["step-00000001"]
     _check(read_newest_step(tmp_path, StoredStep.read_all)[1], 1)
 

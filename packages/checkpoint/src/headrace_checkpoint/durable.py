@@ -131,9 +131,11 @@ def write_file(path: Path, chunks: Iterable[Bytes], disk: Disk = DISK) -> None:
                     disk.write_behind(descriptor, handed_over, written - handed_over)
                     handed_over = written
         disk.sync(descriptor)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             disk.close(descriptor)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(path)  # the system names files where it opens them only
         raise
     disk.close(descriptor)
 

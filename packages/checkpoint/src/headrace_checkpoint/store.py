@@ -154,6 +154,9 @@ def write_step(
             if target not in storage.names():
                 raise  # not by a step, which would have been saved by another process meanwhile
             continue
+        except OSError as error:
+            error.add_note(f"step {step} is not saved in {storage.location}; what was there before is still there")
+            raise
         for name in earlier:
             storage.remove(str(name))
         return storage.path(target)
