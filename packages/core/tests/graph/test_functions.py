@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from google.protobuf import text_format
 
 import headrace as hr
 from headrace.graph.attr import FunctionName
@@ -321,3 +322,26 @@ def test_functions_that_double_at_each_level_are_not_all_inlined() -> None:
     optimized = session.optimized_graph("call:0", feeds={"x:0": 0.0})
     assert len(optimized.operations) < 30_000
     assert "PartitionedCall" in {op.type for op in optimized.operations}
+
+
+def test_gradients_of_functions_in_graphs_of_tensorflow_1() -> None:
+    """`slope` is the gradient of a function, `ruled_slope` of one for which the file names another as its gradient."""
+    graph = hr.import_graph_def(Path(__file__).parent / "tensorflow_v1" / "symbolic_gradient.pbtxt")
+    feeds = {"x:0": np.array([0.1, 0.2, 0.3], np.float32), "y:0": np.array([1, 2, 3], np.float32)}
+    x = feeds["x:0"].astype(np.float64)
+    expected = [np.cos(x) * [1, 2, 3] + 2, np.sin(x), [7, 7, 7]]
+    for read in (graph, hr.import_graph_def(hr.to_graph_def(graph))):
+        for found, wanted in zip(hr.Session(read).run(["dx:0", "dy:0", "dr:0"], feeds), expected, strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    with graph.as_default():
+        (second,) = hr.gradients(graph.tensor("dx:0"), [graph.tensor("x:0")])
+    np.testing.assert_allclose(hr.Session(graph).run(second, feeds), -np.sin(x) * [1, 2, 3], rtol=1e-6)
+
+
+def test_the_gradient_of_a_function_that_has_none_fails_where_a_step_needs_it() -> None:
+    text = (Path(__file__).parent / "tensorflow_v1" / "symbolic_gradient.pbtxt").read_text()
+    graph = hr.import_graph_def(text_format.Parse(text.replace('op: "Sin"', 'op: "NobodyKnows"'), GraphDef()))
+    feeds = {"x:0": [0.1, 0.2, 0.3]}
+    assert hr.Session(graph).run("dr:0", feeds).tolist() == [7, 7, 7]
+    with pytest.raises(hr.errors.HeadraceError, match="NobodyKnows"):
+        hr.Session(graph).run("dx:0", {**feeds, "y:0": [1, 2, 3]})

@@ -18,11 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from headrace.grad.backprop import Gradient, is_wanted
+from headrace.grad.backprop import Gradient, gradients, is_wanted
 from headrace.grad.registry import register_gradient
 from headrace.grad.replay import Differentiated, differentiate
 from headrace.graph.apply import apply_op, constant, convert_to_tensor
 from headrace.graph.attr import AttrValue, FunctionName
+from headrace.graph.function_library import register_derivation
 from headrace.graph.functions import Body
 from headrace.graph.handle_spec import handle_attrs, handle_spec, variable_spec
 from headrace.graph.operation import Operation, Tensor, origin
@@ -118,6 +119,26 @@ def _extension(
 
 def _name(body: Body) -> str:
     return body.functions.unique_name(f"{body.name}_extended")
+
+
+@register_derivation("gradient")
+def _gradient_function(body: Body, name: str) -> Body:
+    """A function of another one's arguments and the gradients of its results: the gradients of the arguments."""
+    result = Body(name, functions=body.functions)
+    tensors = {
+        tensor: result.add_argument(number, tensor.spec, like=tensor)
+        for number, tensor in sorted(body.arguments.items())
+    }
+    arguments = list(tensors.values())
+    given = [
+        result.add_argument(number, tensor.spec, like=tensor)
+        for number, tensor in enumerate(body.results, len(arguments))
+    ]
+    result.include(body, body.results, tensors)
+    with enter(Scope(graph=result)):
+        found = gradients([tensors[tensor] for tensor in body.results], arguments, given)
+        dense = [_dense(gradient, tensor, tensor.dtype) for gradient, tensor in zip(found, arguments, strict=True)]
+    return result.complete(dense)
 
 
 @register_gradient("PartitionedCall", partial=True)

@@ -11,12 +11,28 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from headrace.errors import GraphError, NotFoundError, UnimplementedError, known_names
+from headrace.errors import GraphError, HeadraceError, NotFoundError, UnimplementedError, known_names
 
 if TYPE_CHECKING:
     from headrace.graph.functions import Body
 
-__all__ = ["FunctionLibrary"]
+__all__ = ["FunctionLibrary", "register_derivation"]
+
+_derivations: dict[str, Callable[[Body, str], Body]] = {}
+
+
+def register_derivation(kind: str) -> Callable[[Callable[[Body, str], Body]], Callable[[Body, str], Body]]:
+    """Register the decorated function, which makes of a function another one of a given name.
+
+    Args:
+      kind: what `FunctionLibrary.derive` calls it.
+    """
+
+    def decorate(function: Callable[[Body, str], Body]) -> Callable[[Body, str], Body]:
+        _derivations[kind] = function
+        return function
+
+    return decorate
 
 
 class FunctionLibrary:
@@ -43,10 +59,10 @@ class FunctionLibrary:
     def __iter__(self) -> Iterator[str]:
         """The names in the order in which the functions were added; a snapshot."""
         with self._lock:
-            return iter([*dict.fromkeys((*(self._parent or ()), *self.stored, *self._bodies))])
+            return iter([*dict.fromkeys((*(self._parent or ()), *self._readers, *self._bodies))])
 
     def __contains__(self, name: object) -> bool:
-        return name in self._bodies or name in self.stored or (self._parent is not None and name in self._parent)
+        return name in self._bodies or name in self._readers or (self._parent is not None and name in self._parent)
 
     def __bool__(self) -> bool:
         return bool(self._bodies or self.stored or self.gradients or self._parent)
@@ -131,6 +147,28 @@ class FunctionLibrary:
         with self._lock:
             self.stored[name] = serialized
             self._readers[name] = read
+
+    def derive(self, kind: str, name: str) -> str:
+        """The name of a function that is derived from another one, such as its gradient, when it is needed first.
+
+        Args:
+          kind: how, as `register_derivation` names it.
+          name: the other function.
+        """
+        derived = f"{name}_{kind}"
+
+        def make() -> Body:
+            del self._readers[derived]  # its body adds itself
+            try:
+                return _derivations[kind](self[name], derived)
+            except HeadraceError:
+                self._readers[derived] = make
+                raise
+
+        with self._lock:
+            if derived not in self:
+                self._readers[derived] = make
+        return derived
 
     def conflict(self, name: str) -> GraphError:
         """The error that says that a name is taken."""

@@ -330,6 +330,8 @@ class _Import:
     def _add(self, node: NodeDef, outputs: Mapping[str, int]) -> None:
         if node.op in self.signatures:
             node = _call(node, self.signatures[node.op])
+        elif node.op == "SymbolicGradient":
+            node = _gradient_call(node, self.graph.functions)
         written_as, node = node.op, _on_values(node)
         op_def = find_op_def(node.op)
         name = self.prefix + node.name
@@ -488,6 +490,20 @@ def _call(node: NodeDef, signature: OpDefProto) -> NodeDef:
     call.attr["Tin"].list.type.extend(argument.type for argument in signature.input_arg)
     call.attr["Tout"].list.type.extend(argument.type for argument in signature.output_arg)
     call.attr["f"].func.name = node.op
+    return call
+
+
+def _gradient_call(node: NodeDef, functions: FunctionLibrary) -> NodeDef:
+    """The gradient of a function of TensorFlow 1 as a call: of the function that the file names, else of a new one."""
+    name = node.attr["f"].func.name
+    named = FunctionDefLibrary.FromString(functions.gradients).gradient
+    found = next((rule.gradient_func for rule in named if rule.function_name == name), None)
+    call = NodeDef(name=node.name, op="PartitionedCall")
+    call.input.extend(node.input)
+    call.device = node.device
+    for key in ("Tin", "Tout"):
+        call.attr[key].CopyFrom(node.attr[key])
+    call.attr["f"].func.name = found or functions.derive("gradient", name)
     return call
 
 
