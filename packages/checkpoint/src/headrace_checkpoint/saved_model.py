@@ -436,7 +436,7 @@ def load_model(path: str | os.PathLike[str], *, tags: tuple[str, ...] = (SERVE,)
     """
     folder = Path(path)
     meta = read_saved_model(folder, tags)
-    graph = hr.import_graph_def(meta.graph_def)
+    graph = hr.import_graph_def(meta.graph_def, label=str(folder / "saved_model.pb"))
     _adopt_variables(graph, meta)
     session = hr.Session(graph, config=hr.config(soft_placement=True))  # devices are those of where it was made
     try:
