@@ -8,6 +8,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ import pytest
 import uvicorn
 from click.testing import CliRunner
 
-from headrace.errors import UnavailableError
-from headrace_serving import ModelRepository, ModelServer, create_app
+from headrace.errors import DeadlineExceededError, UnavailableError
+from headrace_serving import ModelRepository, ModelServer, create_app, load
 from headrace_serving.bench import bench_serve, made_up, plot
 from headrace_serving.listen import listen, url_of
 from headrace_serving.load import Load, LoadRequest, closed_loop, open_loop
@@ -95,6 +96,14 @@ def test_nobody_there() -> None:
         url = url_of(listener)
     with pytest.raises(UnavailableError, match="cannot be reached"):
         closed_loop(url, LoadRequest("/", b""), clients=1, seconds=0.1)
+
+
+@pytest.mark.parametrize("run", [partial(closed_loop, clients=2), partial(open_loop, rate=20.0)])
+def test_a_server_that_does_not_answer(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load, "PATIENCE", 0.1)
+    refused = pytest.raises(DeadlineExceededError, match=r"does not answer any more(.|\n)*within 0.1 seconds")
+    with listen("127.0.0.1", 0) as listener, refused:  # the system takes connections, nobody reads
+        run(url_of(listener), LoadRequest("/", b""), seconds=0.1)
 
 
 def test_an_open_loop_counts_from_when_a_request_was_due(serve: Callable[[Any], str]) -> None:

@@ -225,6 +225,14 @@ def test_a_signal_ends_it_with_0(models: Path, number: signal.Signals) -> None:
         assert served.process.wait(30) == 0
 
 
+def test_grpc_ends_with_the_rest(models: Path) -> None:
+    pytest.importorskip("grpc")
+    options = ["--model", f"half={models / 'half' / '1'}", "--grpc-port", "0", "--lame-duck", "0"]
+    with serving(*options) as served:
+        served.process.send_signal(signal.SIGTERM)
+        assert served.process.wait(30) == 0
+
+
 def test_a_lame_duck_is_not_ready_but_answers(models: Path) -> None:
     with serving("--model", f"half={models / 'half' / '1'}", "--lame-duck", "60") as served:
         served.process.send_signal(signal.SIGTERM)

@@ -16,10 +16,12 @@ import pytest
 import trustme
 import uvicorn
 
+from headrace_serving import protocol
 from headrace_serving.listen import listen
 from headrace_serving.protocol import PLACE, HttpProtocol
 
 LARGE = 700_001
+pause = threading.Event()
 
 
 class Digest:
@@ -28,6 +30,7 @@ class Digest:
     def __init__(self) -> None:
         self.gone = threading.Event()
         self.patience = 30.0
+        self.repeat = 1
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         try:
@@ -38,6 +41,7 @@ class Digest:
         except ConnectionResetError:
             self.gone.set()
             return
+        text *= self.repeat
         length = (b"content-length", str(len(text)).encode())
         await send({"type": "http.response.start", "status": 200, "headers": [length]})
         await send({"type": "http.response.body", "body": text.encode()})
@@ -82,8 +86,12 @@ def _connect(request: pytest.FixtureRequest, app: Digest, tmp_path: Path) -> Ite
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
 
-        def connect() -> socket.socket:
-            made = connections.enter_context(socket.create_connection(listener.getsockname(), timeout=30))
+        def connect(buffer_bytes: int | None = None) -> socket.socket:
+            made = connections.enter_context(socket.socket())
+            made.settimeout(30)
+            if buffer_bytes is not None:
+                made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
+            made.connect(listener.getsockname())
             if trusting is None:
                 return made
             return connections.enter_context(trusting.wrap_socket(made, server_hostname="localhost"))
@@ -186,3 +194,26 @@ def test_a_body_that_takes_too_long_is_forgotten_and_the_connection_goes_on(conn
     app.patience = 30.0
     connection.sendall(body_of(1)[100_000:] + head(LARGE) + body_of(2))
     assert answers(connection, 1) == [f"placed {digest(body_of(2))}"]
+
+
+@pytest.mark.parametrize("connect", ["uvloop", "asyncio"], indirect=True)  # with TLS they end such clients themselves
+def test_a_client_that_reads_nothing_is_cut_off_but_not_one_that_reads_slowly(
+    connect: Any, app: Digest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "READING_SECONDS", 0.2)
+    app.repeat = 1 << 18
+    slow, idle = connect(1 << 16), connect(1 << 16)
+    for connection in (slow, idle):
+        connection.sendall(head(0))
+    found = 0
+    while found < 1 << 20 and (piece := slow.recv(1 << 14)):
+        found += len(piece)
+        pause.wait(0.02)
+    while found < app.repeat * 70 and (piece := slow.recv(1 << 20)):
+        found += len(piece)
+    assert found > app.repeat * 70
+    received = 0
+    with contextlib.suppress(ConnectionError, ssl.SSLError):
+        while piece := idle.recv(1 << 20):
+            received += len(piece)
+    assert received < app.repeat * 70

@@ -147,6 +147,25 @@ def test_a_worker_that_dies_is_replaced(served: Served) -> None:
     assert process.wait(60) == 0
 
 
+def test_workers_that_do_not_end_are_killed() -> None:
+    script = """
+import sys
+from headrace_serving import workers
+from headrace_serving.listen import listen
+stuck = "import signal, time; signal.signal(15, signal.SIG_IGN); print('ready', flush=True); time.sleep(600)"
+workers._COMMAND, workers._SPARE_SECONDS = (sys.executable, "-c", stuck), 0.2
+sys.exit(workers.supervise([], listen("127.0.0.1", 0), 2, lambda said: print(said, flush=True), 0.1))
+"""
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "ready\n"
+        process.terminate()
+        assert process.wait(30) == 1
+        assert "workers do not end, and are killed" in process.stderr.read()
+
+
 def test_workers_that_cannot_start(tmp_path: Path) -> None:
     options = ["--model", f"half={tmp_path}", "--workers", "2", "--port", "0"]
     done = subprocess.run([*COMMAND, *options], capture_output=True, text=True, timeout=60)

@@ -291,7 +291,7 @@ def serve(
         raise click.UsageError("--workers need a --grpc-port that all of them can have, not 0.")
     place = worker_place()
     if workers > 1 and place is None:
-        context.exit(_supervise(context.meta[_ARGUMENTS], host, port, workers, as_json=as_json))
+        context.exit(_supervise(context.meta[_ARGUMENTS], host, port, workers, lame_duck + grace, as_json=as_json))
     threads = max(1, threads // workers)
     try:
         batching = (
@@ -338,8 +338,14 @@ def serve(
     if poll:
         manager.start_polling(poll)
 
+    grpc_ended: list[threading.Event] = []
+
     def stopping() -> None:
         server.accepts = False
+
+    def ending() -> None:
+        if grpc is not None:
+            grpc_ended.append(grpc[0].stop(grace))  # returns at once
 
     def announce() -> None:
         as_line = as_json or place is not None
@@ -352,25 +358,30 @@ def serve(
         announce,
         certificate=None if tls_certificate is None or tls_key is None else (tls_certificate, tls_key),
         stopping=stopping,
+        ending=ending,
         hangup=manager.retry,
         lame_duck=lame_duck,
         grace=grace,
     )
-    if grpc is not None:
-        grpc[0].stop(grace).wait()
+    for event in grpc_ended:
+        event.wait(grace)
     if endpoint.siblings is not None:
         endpoint.siblings.close()
     _end(endpoint.executor)
 
 
-def _supervise(arguments: list[str], host: str, port: int, workers: int, *, as_json: bool) -> int:
+def _supervise(arguments: list[str], host: str, port: int, workers: int, last_seconds: float, *, as_json: bool) -> int:
     """Run workers with these arguments, and return the exit code."""
     try:
         listener = listen(host, port)
     except OSError as error:
         raise click.ClickException(str(error)) from error
     return supervise(
-        arguments, listener, workers, lambda line: click.echo(line.strip() if as_json else _spelt(json.loads(line)))
+        arguments,
+        listener,
+        workers,
+        lambda line: click.echo(line.strip() if as_json else _spelt(json.loads(line))),
+        last_seconds,
     )
 
 

@@ -63,6 +63,7 @@ def run(
     *,
     certificate: tuple[Path, Path] | None = None,
     stopping: Callable[[], None] = lambda: None,
+    ending: Callable[[], None] = lambda: None,
     hangup: Callable[[], None] = lambda: None,
     lame_duck: float = 0.0,
     grace: int = DEFAULT_GRACE,
@@ -79,6 +80,7 @@ def run(
       announce: tells whoever waits for the server; called once, when connections are taken and signals handled.
       certificate: files of the server's certificate and of its key, for TLS; None for none.
       stopping: called at once on SIGTERM, to turn new clients away.
+      ending: called when no more connections are taken and those that there are end, for what else should end then.
       hangup: called on SIGHUP, on a thread of its own.
       lame_duck: seconds that the server goes on taking connections after SIGTERM, until nobody sends it any.
       grace: seconds that requests have to be answered in at the end.
@@ -94,7 +96,7 @@ def run(
         ssl_keyfile=certificate and certificate[1],
         timeout_graceful_shutdown=grace,
     )
-    server = _Server(config, stopping, lame_duck)
+    server = _Server(config, stopping, ending, lame_duck)
 
     def reload(number: int, frame: FrameType | None) -> None:
         threading.Thread(target=hangup, name="headrace-serving-hangup", daemon=True).start()
@@ -109,11 +111,19 @@ def run(
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, stopping: Callable[[], None], lame_duck: float) -> None:
+    def __init__(
+        self, config: uvicorn.Config, stopping: Callable[[], None], ending: Callable[[], None], lame_duck: float
+    ) -> None:
         super().__init__(config)
         self._stopping = stopping
+        self._ending = ending
         self._lame_duck = lame_duck
         self._told = False
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End all connections."""
+        self._ending()
+        await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Take the first SIGTERM as the beginning of the end, and any other signal as the end."""

@@ -12,16 +12,19 @@ import math
 import re
 import ssl
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from headrace.errors import UnavailableError
+from headrace.errors import DeadlineExceededError, UnavailableError
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *([0-9]+)", re.IGNORECASE)
 _OPEN_CONNECTIONS = 64
 _LARGEST_HEAD = 1 << 24
+PATIENCE = 60.0
+"""Seconds after the end of a load in which its last answers must come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +103,9 @@ def closed_loop(
       trust: whom to believe, for HTTPS; by default those whom the system does.
     Raises:
       UnavailableError: the server cannot be reached, or goes away.
+      DeadlineExceededError: it leaves requests without an answer.
     """
-    return _run(_closed(_Target(url, request, trust), clients, seconds))
+    return _run(_closed(_Target(url, request, trust), clients, seconds), seconds)
 
 
 def open_loop(
@@ -117,13 +121,21 @@ def open_loop(
       trust: whom to believe, for HTTPS; by default those whom the system does.
     Raises:
       UnavailableError: the server cannot be reached, or goes away.
+      DeadlineExceededError: it leaves requests without an answer.
     """
-    return _run(_open(_Target(url, request, trust), rate, seconds))
+    return _run(_open(_Target(url, request, trust), rate, seconds), seconds)
 
 
-def _run(coroutine: Coroutine[Any, Any, Load]) -> Load:
+def _run(coroutine: Coroutine[Any, Any, Load], seconds: float) -> Load:
     try:
-        return asyncio.run(coroutine)
+        return asyncio.run(asyncio.wait_for(coroutine, seconds + PATIENCE))
+    except TimeoutError as error:
+        raise DeadlineExceededError(
+            "the server does not answer any more",
+            expected=f"all answers within {PATIENCE:g} seconds of the load's end",
+            got="none of some",
+            hint="send less at a time",
+        ) from error
     except (OSError, asyncio.IncompleteReadError) as error:
         raise UnavailableError(
             "the server cannot be reached, or went away", got=str(error), hint="look whether it runs there"
@@ -167,7 +179,27 @@ def _load(latencies: Sequence[float], failed: int, seconds: float) -> Load:
 
 
 async def _closed(target: _Target, clients: int, seconds: float) -> Load:
-    connections = [await target.connect() for _ in range(clients)]
+    async with _connections(target) as connect:
+        return await _asked_in_turn([await connect() for _ in range(clients)], seconds)
+
+
+@asynccontextmanager
+async def _connections(target: _Target) -> AsyncIterator[Callable[[], Awaitable[_Connection]]]:
+    """Give a function that makes connections, and close them all at the end."""
+    made: list[_Connection] = []
+
+    async def connect() -> _Connection:
+        made.append(await target.connect())
+        return made[-1]
+
+    try:
+        yield connect
+    finally:
+        for connection in made:
+            connection.close()
+
+
+async def _asked_in_turn(connections: Sequence[_Connection], seconds: float) -> Load:
     latencies: list[float] = []
     failed = 0
     start = time.perf_counter()
@@ -181,21 +213,23 @@ async def _closed(target: _Target, clients: int, seconds: float) -> Load:
             latencies.append(time.perf_counter() - before)
 
     await asyncio.gather(*(loop(connection) for connection in connections))
-    taken = time.perf_counter() - start
-    for connection in connections:
-        connection.close()
-    return _load(latencies, failed, taken)
+    return _load(latencies, failed, time.perf_counter() - start)
 
 
 async def _open(target: _Target, rate: float, seconds: float) -> Load:
-    idle = [await target.connect() for _ in range(min(_OPEN_CONNECTIONS, math.ceil(rate)))]
+    async with _connections(target) as connect:
+        return await _asked_when_due(connect, rate, seconds)
+
+
+async def _asked_when_due(connect: Callable[[], Awaitable[_Connection]], rate: float, seconds: float) -> Load:
+    idle = [await connect() for _ in range(min(_OPEN_CONNECTIONS, math.ceil(rate)))]
     latencies: list[float] = []
     failed = 0
     start = time.perf_counter()
 
     async def one(due: float) -> None:
         nonlocal failed
-        connection = idle.pop() if idle else await target.connect()
+        connection = idle.pop() if idle else await connect()
         good = await connection.ask()
         failed += not good
         latencies.append(time.perf_counter() - due)
@@ -208,7 +242,4 @@ async def _open(target: _Target, rate: float, seconds: float) -> Load:
             if wait > 0:
                 await asyncio.sleep(wait)
             tasks.create_task(one(due))
-    taken = time.perf_counter() - start
-    for connection in idle:
-        connection.close()
-    return _load(latencies, failed, taken)
+    return _load(latencies, failed, time.perf_counter() - start)

@@ -8,17 +8,23 @@ and the system's call writes to that memory.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import fcntl
 import functools
+import sys
+import termios
 from collections.abc import Awaitable, Callable
 from typing import cast
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-__all__ = ["HEADER_SECONDS", "PLACE", "HttpProtocol", "Place"]
+__all__ = ["HEADER_SECONDS", "PLACE", "READING_SECONDS", "HttpProtocol", "Place"]
 
 HEADER_SECONDS = 10.0
 """How long a client may take until the end of its headers."""
+READING_SECONDS = 30.0
+"""How long a client may read nothing of an answer that does not fit into the system's buffers."""
 PLACE = "headrace_serving.place"
 """Name of the ASGI extension by which a body is received in given memory."""
 Place = Callable[[memoryview], Awaitable[bool]]
@@ -37,6 +43,7 @@ class HttpProtocol(HttpToolsProtocol):
         """Begin to wait for headers."""
         super().connection_made(transport)
         self._heading = True
+        self._lost = False
         self._timer: asyncio.TimerHandle | None = self.loop.call_later(HEADER_SECONDS, self._cut_off)
 
     def on_message_begin(self) -> None:
@@ -64,9 +71,34 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the application."""
+        self._lost = True
         if self._timer is not None:
             self._timer.cancel()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Begin to look whether the client reads: more of its answer waits than the system takes."""
+        super().pause_writing()
+        self._look_again()
+
+    def _look_again(self) -> None:
+        self.loop.call_later(READING_SECONDS, self._look, self._unread())
+
+    def _look(self, before: int) -> None:
+        """Cut off a client that has read nothing since the last look: it would keep its answer in memory for ever."""
+        if self.flow.write_paused and not self._lost:
+            if self._unread() >= before:
+                self.transport.abort()
+            else:
+                self._look_again()
+
+    def _unread(self) -> int:
+        """How many bytes the client has not received; those count that the system has taken, as many as megabytes."""
+        taken = 0
+        with contextlib.suppress(OSError):  # not every system tells
+            number = self.transport.get_extra_info("socket").fileno()
+            taken = int.from_bytes(fcntl.ioctl(number, termios.TIOCOUTQ, bytes(4)), sys.byteorder)
+        return self.transport.get_write_buffer_size() + taken
 
     def _cut_off(self) -> None:
         if not self.transport.is_closing():

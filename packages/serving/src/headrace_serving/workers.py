@@ -25,6 +25,7 @@ _log = logging.getLogger(__name__)
 _VARIABLE = "HEADRACE_SERVING_WORKER"
 _COMMAND = (sys.executable, "-c", "from headrace_serving.cli import serve; serve()")
 _POLL_SECONDS = 0.1
+_SPARE_SECONDS = 10.0
 _SHORTEST_LIFE = 2.0
 """A worker that ends sooner than this after its start is not started again at once."""
 
@@ -53,7 +54,13 @@ def worker_place() -> WorkerPlace | None:
     return WorkerPlace(listener, Path(folder))
 
 
-def supervise(arguments: Sequence[str], listener: socket.socket, workers: int, announce: Callable[[str], None]) -> int:
+def supervise(
+    arguments: Sequence[str],
+    listener: socket.socket,
+    workers: int,
+    announce: Callable[[str], None],
+    last_seconds: float,
+) -> int:
     """Run workers until SIGTERM or SIGINT, and return the exit code: 0 if each has ended well.
 
     Args:
@@ -61,17 +68,20 @@ def supervise(arguments: Sequence[str], listener: socket.socket, workers: int, a
       listener: what they take connections from.
       workers: how many.
       announce: is given what the first worker says once all are ready.
+      last_seconds: how long a worker may take to end; one that takes much longer is killed.
     """
     with tempfile.TemporaryDirectory(prefix="headrace-serving-") as folder, listener:
-        return _Supervisor(arguments, listener, Path(folder)).run(workers, announce)
+        return _Supervisor(arguments, listener, Path(folder), last_seconds + _SPARE_SECONDS).run(workers, announce)
 
 
 class _Supervisor:
-    def __init__(self, arguments: Sequence[str], listener: socket.socket, folder: Path) -> None:
+    def __init__(self, arguments: Sequence[str], listener: socket.socket, folder: Path, patience: float) -> None:
         self._arguments = list(arguments)
         self._listener = listener
         self._folder = folder
+        self._patience = patience
         self._ending = False
+        self._end_by = float("inf")
         self._children: dict[subprocess.Popen[str], float] = {}
 
     def run(self, workers: int, announce: Callable[[str], None]) -> int:
@@ -108,6 +118,7 @@ class _Supervisor:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if number != signal.SIGHUP:
             self._ending = True
+            self._end_by = min(self._end_by, time.monotonic() + self._patience)
         self._signal(signal.Signals(number))
 
     def _signal(self, number: signal.Signals) -> None:
@@ -119,6 +130,9 @@ class _Supervisor:
         code = 0
         while self._children:
             time.sleep(_POLL_SECONDS)
+            if time.monotonic() > self._end_by:
+                _log.error("workers do not end, and are killed: %s", ", ".join(str(c.pid) for c in self._children))
+                self._signal(signal.SIGKILL)
             for child, started in list(self._children.items()):
                 if child.poll() is None:
                     continue
