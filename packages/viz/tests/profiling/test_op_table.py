@@ -37,8 +37,16 @@ def test_queues_and_transfers_are_summed() -> None:
     text = format_table([timeline(divided_step(1, 1_000_100))])
     assert "per step 0.000 ms in queues, of all segments together" in text
     assert "per step 2.0 transfers between devices of 0.000 MB, for which they waited 0.000 ms" in text
-    assert "operations take 78.0% of that, on all devices together and without waits for transfers" in text
+    assert "operations take 78.0% of that, on all devices together and without waits" in text
     assert "transfers" not in format_table([TWO_STEPS])
+
+
+def test_operations_that_wait_are_told_from_those_that_work() -> None:
+    waiting = dataclasses.replace(TWO_STEPS, ops=(OPS[0], dataclasses.replace(OPS[1], waits=True)))
+    assert (totals([waiting]).blocked_ns, totals([TWO_STEPS]).blocked_ns) == (60, 0)
+    text = format_table([waiting])
+    assert "per step 0.000 ms in operations that wait, such as those of queues" in text
+    assert "operations take 60.0% of that, without waits" in text
 
 
 def test_the_table_says_it_in_words() -> None:

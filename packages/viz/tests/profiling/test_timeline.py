@@ -103,6 +103,19 @@ def test_transfers_in_loops_are_joined_by_iteration() -> None:
     assert all(segment.queue_ns >= 0 for segment in only.segments)
 
 
+def test_operations_that_may_wait_are_marked() -> None:
+    with hr.Graph().as_default() as graph:
+        queue = hr.FIFOQueue(2, [hr.float32], [[]], name="inputs")
+        put = queue.enqueue(hr.constant(1.0))
+        y = hr.exp(queue.dequeue(name="taken"))
+    trace = hr.Trace()
+    with hr.Session(graph) as session:
+        session.run(put)
+        session.run(y, trace=trace)
+    ops, _, _ = traced_steps(trace.steps)
+    assert [(op.type, op.waits) for op in ops] == [("QueueDequeueV2", True), ("Exp", False)]
+
+
 def test_the_half_of_a_transfer_that_a_process_sees_is_shown() -> None:
     with hr.Graph().as_default() as graph:
         with hr.device("CPU:0"):

@@ -47,6 +47,7 @@ class Totals:
       fed_bytes: bytes of the values that were fed.
       fetched_bytes: bytes of the values that were fetched.
       queue_ns: between the moment at which segments had all they need and their starts.
+      blocked_ns: in operations that wait for others, such as those that take from a queue; transfers are apart.
       transfers: number of tensors that went from one device to another.
       transfer_bytes: their bytes, as far as they are known.
       transfer_wait_ns: in which devices waited to receive.
@@ -60,6 +61,7 @@ class Totals:
     fed_bytes: int
     fetched_bytes: int
     queue_ns: int
+    blocked_ns: int
     transfers: int
     transfer_bytes: int
     transfer_wait_ns: int
@@ -84,6 +86,13 @@ def totals(timelines: Sequence[Timeline]) -> Totals:
         fed_bytes=sum(step.argument_bytes for step in steps),
         fetched_bytes=sum(step.result_bytes for step in steps),
         queue_ns=sum(segment.queue_ns for step in steps for segment in step.segments),
+        blocked_ns=sum(
+            run.end_ns - run.start_ns
+            for timeline in timelines
+            for step in timeline.steps
+            for run in step.events
+            if timeline.ops[run.op].waits
+        ),
         transfers=len(transfers),
         transfer_bytes=sum(transfer.bytes or 0 for transfer in transfers),
         transfer_wait_ns=sum(transfer.waited_ns for transfer in transfers),
@@ -191,8 +200,9 @@ def _totals_text(timelines: Sequence[Timeline], ceilings: Ceilings | None) -> li
     found = totals(timelines)
     if not found.steps:
         return ["no step ran while this was recorded"]
-    working_ns = found.op_ns - found.transfer_wait_ns
-    together = ", on all devices together and without waits for transfers" if found.transfers else ""
+    working_ns = found.op_ns - found.transfer_wait_ns - found.blocked_ns
+    together = ", on all devices together" if found.transfers else ""
+    together += f"{' and' if together else ','} without waits" if found.op_ns > working_ns else ""
     lines = [
         f"{found.steps} steps of {len(timelines)} process{'es' if len(timelines) > 1 else ''}, "
         f"{found.step_ns / found.steps / 1e6:.3f} ms each; "
@@ -204,6 +214,10 @@ def _totals_text(timelines: Sequence[Timeline], ceilings: Ceilings | None) -> li
     ]
     if found.queue_ns:
         lines.append(f"per step {found.queue_ns / found.steps / 1e6:.3f} ms in queues, of all segments together")
+    if found.blocked_ns:
+        lines.append(
+            f"per step {found.blocked_ns / found.steps / 1e6:.3f} ms in operations that wait, such as those of queues"
+        )
     if found.transfers:
         lines.append(
             f"per step {found.transfers / found.steps:.1f} transfers between devices of "

@@ -29,6 +29,7 @@ class TracedOp:
       output_bytes: bytes of its outputs, or None.
       flops: additions and multiplications it takes, or None; of a group those of the members where they are known.
       members: the names of the operations of a group; empty for an operation alone.
+      waits: it may wait for others, as those do that take from a queue; a transfer tells its waits itself.
     """
 
     name: str
@@ -39,6 +40,7 @@ class TracedOp:
     output_bytes: int | None
     flops: int | None
     members: tuple[str, ...] = ()
+    waits: bool = False
 
     @property
     def title(self) -> str:
@@ -302,6 +304,7 @@ class _Plan:
             tensor_bytes(outputs),
             sum(known) if known else None,
             tuple(op.name for op in group) if len(group) > 1 else (),
+            first.blocks and first.type not in ("_Send", "_Recv"),
         )
 
     def _is_read_outside(self, op: hr.Operation, members: set[hr.Operation]) -> bool:

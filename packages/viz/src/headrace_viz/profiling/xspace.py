@@ -44,6 +44,7 @@ _STEP_STATS = ("backend", "argument_bytes", "result_bytes", "arena_bytes", "erro
 _OP_STATS = ("type", "kernel", "input_bytes", "output_bytes", "flops")
 _MEMBERS_STAT = "members"
 """The names of a group's operations, which have no blanks."""
+_WAITS_STAT = "waits"
 _SEGMENT_STATS = ("iteration", "queue_ns", "bytes_in", "bytes_out")
 _TRANSFER_STATS = ("tensor", "source", "target", "bytes", "source_thread", "target_thread", "waited_ns")
 _QUEUE_LINE, _TRANSFER_LINE = 2**40, 2**40 + 1
@@ -137,6 +138,7 @@ class _PlaneWriter:
             metadata = self._new_event(f"{op.name}:{kind}")  # so TensorBoard's table of operations finds the type
             metadata.display_name = op.name
             self.stat(metadata, _MEMBERS_STAT, " ".join(op.members))
+            self.stat(metadata, _WAITS_STAT, int(op.waits))
             for name in _OP_STATS:
                 self.stat(metadata, name, getattr(op, name))
             number = self._ops[position] = metadata.id
@@ -285,7 +287,10 @@ class _Reader:
                 values: dict[str, Any] = {name: stats.get(name) for name in _OP_STATS}
                 values["kernel"] = values["kernel"] or ""
                 members = tuple((stats.get(_MEMBERS_STAT) or "").split())
-                self.ops.append(TracedOp(name=metadata.display_name, device=device, members=members, **values))
+                waits = bool(stats.get(_WAITS_STAT))
+                self.ops.append(
+                    TracedOp(name=metadata.display_name, device=device, members=members, waits=waits, **values)
+                )
             else:
                 marks[number] = metadata.name, stats.get("kind", "")
         for line in plane.lines:

@@ -281,6 +281,8 @@ def _profile_facts(timelines: Sequence[Timeline]) -> dict[str, str]:
         "feeds and plans before a step": f"{found.prepare_ns / found.steps / 1e6:.3f} ms",
         "wait for the next step": f"{found.stall_ns / found.steps / 1e6:.3f} ms",
         "share of the time spent waiting": f"{found.stall_share:.1%}",
+        "waits of queues per step": f"{found.blocked_ns / found.steps / 1e6:.3f} ms",
+        "transfers between devices per step": f"{found.transfers / found.steps:.1f}",
         "fed per step": size(found.fed_bytes / found.steps),
         "fetched per step": size(found.fetched_bytes / found.steps),
         "largest arena": size(arena),
