@@ -6,50 +6,18 @@ import math
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from nested_runs import CPU, computed, native
 
 import headrace as hr
 from headrace.types import Array
 
-CPU = hr.config(backend="cpu")
 NATIVE = [hr.float16, hr.bfloat16, hr.float32, hr.float64, hr.int8, hr.int16, hr.int32, hr.int64]
 NATIVE += [hr.uint8, hr.uint16, hr.uint32, hr.uint64]
-FUNCTIONAL = {"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"}
 X = np.linspace(-1, 1, 5).astype(np.float32)
-
-
-def computed(build: Callable[..., Any], *arrays: Any) -> tuple[list[Array], set[str]]:
-    """What is built, run twice with the same result, and what computes its loops and branches."""
-    with hr.Graph().as_default() as graph:
-        inputs = [hr.placeholder(array.dtype, array.shape) for array in arrays]
-        outputs = build(*inputs)
-        outputs = list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
-    trace = hr.Trace()
-    with hr.Session(graph, config=CPU) as session:
-        feeds = dict(zip(inputs, arrays, strict=True))
-        results = session.run(outputs, feeds=feeds, trace=trace)
-        again = session.run(outputs, feeds=feeds)
-    assert [one.tobytes() for one in results] == [one.tobytes() for one in again]
-    (record,) = trace.steps
-    by = zip(record.operations, record.kernels, strict=True)
-    return results, {kernel for op, kernel in by if op.type in FUNCTIONAL}
-
-
-def native(monkeypatch: pytest.MonkeyPatch, build: Callable[..., Any], *arrays: Any) -> list[Array]:
-    """The results, after a check that loops are native and have the bits that they have without."""
-    results, kernels = computed(build, *arrays)
-    assert kernels == {"headrace_cpu.loops"}
-    with monkeypatch.context() as patched:
-        patched.setenv("HEADRACE_NATIVE_LOOPS", "off")
-        wanted, kernels = computed(build, *arrays)
-    assert kernels == {"headrace.kernels"}
-    for one, other in zip(results, wanted, strict=True):
-        assert (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes())
-    return results
 
 
 def summed(limit: Any, x: hr.Tensor) -> list[hr.Tensor]:

@@ -44,6 +44,7 @@ class CpuBackend:
     def compile(self, segment: Graph, resources: Resources, functions: Functions) -> CpuPlan:
         """Compile a bounded graph."""
         from headrace_cpu.layout import lay_out
+        from headrace_cpu.lists import separated
         from headrace_cpu.nesting import Nesting
         from headrace_cpu.onednn import onednn
         from headrace_cpu.plan import CpuPlan
@@ -56,6 +57,9 @@ class CpuBackend:
         library = onednn()
         if library is not None:
             library.use_threads(library_threads)
-        program = Program.of(segment, resources, functions)
+        program = separated(Program.of(segment, resources, functions))
         nesting = Nesting(functions, resources, primitive_call)
-        return CpuPlan(lay_out(schedule(program, primitive_call, nesting.find)), threads, library_threads)
+        lists = nesting.lists(program)
+        assert lists is not None, "none was given"
+        made = schedule(program, primitive_call, nesting.find, lists)
+        return CpuPlan(lay_out(made), threads, library_threads)

@@ -15,15 +15,17 @@ import numpy as np
 
 from headrace.errors import InternalError
 from headrace.interfaces import VariableStorage
-from headrace.plan import Line, current_step, explained, group_inputs
-from headrace.types import Array, DType
+from headrace.plan import Line, TensorList, current_step, exhausted, explained, group_inputs
+from headrace.types import Array, DType, Shape
 from headrace_cpu.block import Place
-from headrace_cpu.units import BUDGET, PAUSED, RESUMED
+from headrace_cpu.units import BUDGET, GROW, GROW_BYTES, GROW_STORE, PAUSED, RESUMED
 
-__all__ = ["Failure", "Located", "call_again", "call_in_slices", "call_updating", "checked"]
+__all__ = ["Failure", "ListStores", "Located", "call_again", "call_in_slices", "call_updating", "checked"]
 
 SLICE = 10_000_000
 """Nanoseconds of estimated work after which a driver that loops comes back."""
+SMALLEST_STORE = 4096
+"""Bytes of a store that holds anything."""
 
 Driver = Callable[..., int]
 
@@ -43,20 +45,33 @@ def checked(value: Any, spec: tuple[Any, tuple[int, ...]]) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """An array that native code works on: where it is, and what."""
+    """An array that native code works on, or a list: where it is, and what; of a list, what its elements are."""
 
     place: Place
     dtype: DType
     shape: tuple[int, ...]
+    is_list: bool = False
 
-    def read(self, items: Sequence[Any], arena: int, constants: int) -> Array:
+    def read(self, items: Sequence[Any], arena: int, constants: int) -> Any:
         """A copy of it, or the array of the list that it is."""
         kind, number = self.place
+        if self.is_list:
+            return self._list(arena + number)
         if kind == "slot":
             return np.asarray(items[number]).reshape(self.shape)
         start = (arena if kind == "arena" else constants) + number
+        return self._array(start)
+
+    def _array(self, start: int) -> Array:
         content = ctypes.string_at(start, int(np.prod(self.shape)) * self.dtype.size)
         return np.frombuffer(content, self.dtype.array_type).reshape(self.shape)
+
+    def _list(self, record: int) -> TensorList:
+        store, length = (ctypes.c_int64 * 2).from_address(record)
+        data = ctypes.c_int64.from_address(store).value
+        size = int(np.prod(self.shape)) * self.dtype.size
+        elements = {number: self._array(data + number * size) for number in range(length)}
+        return TensorList(elements, length, self.dtype, Shape(self.shape))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,18 +122,59 @@ def call_again(
         raise _failed(status, failures, items, arena, constants)
 
 
+_memory = np.empty
+
+
+class ListStores:
+    """The memory of the native lists of one step at a time: for each store its place and size in bytes. Mutable.
+
+    It is kept for the next step.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._entries = (ctypes.c_int64 * (2 * count))()
+        self._memory: list[Array] = [np.empty(0, np.uint8)] * count
+
+    @property
+    def address(self) -> int:
+        """Where native code finds the stores."""
+        return ctypes.addressof(self._entries)
+
+    def grow(self, store: int, needed: int) -> None:
+        """Give the store at an address at least so many bytes; what it holds stays."""
+        number = (store - self.address) // 16
+        old = self._memory[number]
+        try:
+            new = _memory(max(needed, 2 * old.size, SMALLEST_STORE), np.uint8)
+        except MemoryError as error:
+            raise exhausted("the elements of a list", error) from error
+        new[: old.size] = old
+        self._memory[number] = new
+        self._entries[2 * number], self._entries[2 * number + 1] = new.ctypes.data, new.size
+
+
 def call_in_slices(
-    driver: Driver, items: list[Any], arena: int, constants: int, table: Any, failures: Sequence[Failure]
+    driver: Driver,
+    items: list[Any],
+    arena: int,
+    constants: int,
+    table: Any,
+    failures: Sequence[Failure],
+    stores: ListStores,
 ) -> None:
-    """Run a driver that loops, and look between its slices whether the step has to end."""
+    """Run a driver that may pause: where it loops, see whether the step has to end; where a list is full, make room."""
     table[RESUMED], table[BUDGET] = 0, SLICE
     status = driver(items, arena, constants, table)
     if status == -1:
         items = [_compact(item) for item in items]
         status = driver(items, arena, constants, table)
-    while status == PAUSED:
-        current_step().check()
-        table[RESUMED], table[BUDGET] = 1, SLICE
+    while status in (PAUSED, GROW):
+        if status == GROW:
+            stores.grow(table[GROW_STORE], table[GROW_BYTES])
+        else:
+            current_step().check()
+            table[BUDGET] = SLICE
+        table[RESUMED] = 1
         status = driver(items, arena, constants, table)
     if status:
         raise _failed(status, failures, items, arena, constants)

@@ -10,13 +10,14 @@ library primitives. So the code holds no address, and may come from a cache on d
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace_cpu.block import Block, ConstantPlace
 from headrace_cpu.layout import Unit
 from headrace_cpu.nested_code import write_nested
 from headrace_cpu.text import Text
-from headrace_cpu.units import ACTIVE, LIBRARY_THREADS, Module, contains_blocks, entry, write_units
+from headrace_cpu.units import ACTIVE, LIBRARY_THREADS, Module, entry, may_pause, write_units
 
 __all__ = ["DriverText", "write_driver"]
 
@@ -30,26 +31,29 @@ class DriverText:
       symbol: its function.
       handles: how many entries of the table libraries need.
       library: for each library unit its first entry in the table.
-      loops: it contains loops or branches, and may ask to be called again.
+      pauses: it may ask to be called again.
     """
 
     text: str
     symbol: str
     handles: int
     library: list[tuple[Unit, int]]
-    loops: bool
+    pauses: bool
 
 
-def write_driver(block: Block, constant: ConstantPlace, lanes: int, *, openmp: bool) -> DriverText:
+def write_driver(
+    block: Block, constant: ConstantPlace, new_store: Callable[[], int], lanes: int, *, openmp: bool
+) -> DriverText:
     """Write the driver of a run.
 
     Args:
       block: what to do.
       constant: gives constants a place.
+      new_store: gives the number of a store for a list.
       lanes: float32 elements of a vector.
       openmp: whether libgomp's pool is there.
     """
-    module = Module(lanes, openmp, constant, write_nested)
+    module = Module(lanes, openmp, constant, new_store, write_nested)
     t = module.text()
     data = _slots(t, len(block.slots))
     t.line(f"%state = getelementptr i64, ptr %table, i64 {ACTIVE}")
@@ -77,7 +81,7 @@ def write_driver(block: Block, constant: ConstantPlace, lanes: int, *, openmp: b
     )
     symbol = f"headrace_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
     return DriverText(
-        text.replace("DRIVER", symbol), symbol, module.handles, module.library, any(map(contains_blocks, block.units))
+        text.replace("DRIVER", symbol), symbol, module.handles, module.library, any(map(may_pause, block.units))
     )
 
 

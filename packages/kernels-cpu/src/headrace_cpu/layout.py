@@ -124,9 +124,8 @@ def _units(schedule: Schedule, number: int, readers: dict[Key, set[int]], wanted
     group = schedule.groups[number]
     first = group.items[0]
     if first in schedule.library:
-        line = schedule.program.lines[schedule.lines[first]]
         call = schedule.library[first]
-        inputs, made = schedule.memory[line.op]
+        inputs, made = schedule.memory[first]
         extras = schedule.extras.get(first, ())
         if first in schedule.nested:  # loops pass on what they capture, which is seldom used after them
             made = tuple(key for key in made if key in wanted or readers.get(key))

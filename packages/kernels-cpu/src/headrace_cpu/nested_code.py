@@ -3,7 +3,8 @@
 A loop keeps its variables twice, in two halves of memory: an iteration reads one half and writes the other. What no
 iteration changes is read where it lies. The memory of a loop or branch begins with LINE bytes of its own state, so that
 it can go on after a pause; that of a loop goes on with its condition and the two halves, and the rest is for the block
-that runs inside, again with LINE bytes of state before its values.
+that runs inside, again with LINE bytes of state before its values. Lists that iterations change are changed where they
+lie; how they were at first is kept for the error of an iteration that fails.
 """
 
 from __future__ import annotations
@@ -13,9 +14,21 @@ from collections.abc import Sequence
 from headrace.types import DType
 from headrace_cpu.block import block_of, place_of
 from headrace_cpu.layout import Layout, Unit
+from headrace_cpu.lists import RECORD
 from headrace_cpu.nesting import LINE, NativeBranch, NativeLoop
 from headrace_cpu.text import Text
-from headrace_cpu.units import BUDGET, PAUSED, RESUMED, Module, copy_bytes, entry, estimate, pointer_to, write_units
+from headrace_cpu.units import (
+    BUDGET,
+    PAUSED,
+    RESUMED,
+    Module,
+    copy_bytes,
+    entry,
+    estimate,
+    pointer_to,
+    set_entry,
+    write_units,
+)
 
 __all__ = ["write_nested"]
 
@@ -120,7 +133,8 @@ def _loop(module: Module, loop: NativeLoop) -> str:
     t = module.text()
     inputs = [_given(t, number) for number in range(count)]
     halves = _offset(t, "%arena", LINE)  # the condition is at %arena
-    inner = _offset(t, "%arena", LINE + 2 * loop.half)
+    saved = LINE + 2 * loop.half
+    inner = _offset(t, "%arena", saved + loop.saved)
     values = _offset(t, inner, LINE)
     inside_place = t.put("getelementptr i64, ptr %state, i64 1")
     table = t.stack(2 * count + 1)
@@ -132,6 +146,8 @@ def _loop(module: Module, loop: NativeLoop) -> str:
     t.line(f"br i1 {resumed}, label %resumed, label %fresh")
 
     t.start("fresh")
+    for place, number in enumerate(sorted(loop.changed)):
+        copy_bytes(t, _offset(t, "%arena", saved + RECORD * place), inputs[number], RECORD)
     begin = t.stack(count + 1)
     for number, pointer in enumerate(inputs):
         start = pointer
@@ -150,16 +166,15 @@ def _loop(module: Module, loop: NativeLoop) -> str:
     begun = t.put(f"load i64, ptr {inside_place}")
     t.line(f"br i1 {t.put(f'icmp ne i64 {begun}, 0')}, label %iteration, label %between")
     t.start("between")
-    t.line(f"store i64 0, ptr {t.put(f'getelementptr i64, ptr %table, i64 {RESUMED}')}")
+    set_entry(t, RESUMED, "0")
     t.line("br label %iteration")
 
     t.start("head")
     t.line("%now = phi i64 [ 0, %fresh ], [ %next, %over ]")
     t.line(f"br i1 {_truth(t, '%arena', loop.condition_dtype)}, label %more, label %end")
     t.start("more")
-    budget = t.put(f"getelementptr i64, ptr %table, i64 {BUDGET}")
-    left = t.put(f"sub i64 {t.put(f'load i64, ptr {budget}')}, {_cost(loop.body)}")
-    t.line(f"store i64 {left}, ptr {budget}")
+    left = t.put(f"sub i64 {entry(t, BUDGET)}, {_cost(loop.body)}")
+    set_entry(t, BUDGET, left)
     t.line(f"br i1 {t.put(f'icmp slt i64 {left}, 0')}, label %pause, label %iteration")
     t.start("pause")
     t.line("store i64 %now, ptr %state")

@@ -17,11 +17,12 @@ from headrace import Operation
 from headrace.errors import HeadraceError
 from headrace.interfaces import OpHook
 from headrace.plan import ALIGNMENT, Line, checked_kernel, exhausted, explained
+from headrace_cpu.calling import ListStores
 from headrace_cpu.driver import DriverText
 from headrace_cpu.layout import Layout
 from headrace_cpu.onednn import onednn
 from headrace_cpu.source import StepSource
-from headrace_cpu.units import ARRAY_TYPE, FIRST_HANDLE, LIBRARY_THREADS, THREADS
+from headrace_cpu.units import ARRAY_TYPE, FIRST_HANDLE, LIBRARY_THREADS, STORES, THREADS
 
 __all__ = ["CpuPlan"]
 
@@ -57,20 +58,21 @@ class _Context:
         self.views = tuple(
             np.ndarray(shape, dtype, self.memory.data, start + offset) for shape, dtype, offset in plan.views
         )
+        self.stores = ListStores(plan.store_count)
         self.keep: list[Any] = []
         self.tables = tuple(self._table(driver, plan) for driver in plan.drivers)
 
     def _table(self, driver: DriverText, plan: CpuPlan) -> Any:
         entries = [0] * (FIRST_HANDLE + driver.handles)
         entries[ARRAY_TYPE], entries[THREADS] = id(np.ndarray), plan.threads
-        entries[LIBRARY_THREADS] = plan.library_threads
+        entries[LIBRARY_THREADS], entries[STORES] = plan.library_threads, self.stores.address
         library = onednn()
         for unit, first in driver.library:
             assert library is not None
             found = library.entries(unit.call.primitives, self.keep)
             entries[first : first + len(found)] = found
         table = (ctypes.c_int64 * len(entries))(*entries)
-        if driver.loops:
+        if driver.pauses:
             return table  # to say in it how far a step may go
         self.keep.append(table)
         return ctypes.addressof(table)
@@ -93,7 +95,7 @@ class CpuPlan:
         self._filename = f"<headrace cpu plan {next(_numbers)}>"
         self._contexts: list[_Context] = []
         self._source = source = StepSource(layout)
-        self.views, self.drivers = source.views, source.drivers
+        self.views, self.drivers, self.store_count = source.views, source.drivers, source.store_count
         self._namespace = source.namespace
         self._text = {False: source.text(instrumented=False), True: source.text(instrumented=True)}
         self._first_lines = source.first_lines

@@ -24,6 +24,7 @@ from headrace.plan import Line, Program
 from headrace.types import Array
 from headrace_cpu.absorbing import Absorbed, absorb
 from headrace_cpu.gathering import Gather, gather_call
+from headrace_cpu.lists import CHANGING, RECORD, ListOp, ListUse
 from headrace_cpu.onednn import Request
 from headrace_cpu.printer import prints
 from headrace_cpu.values import byte_count, is_native
@@ -59,9 +60,10 @@ class Schedule:
       library: for items that a library computes, or that are loops or branches, what it does.
       nested: those of them that are loops or branches.
       checks: for items whose integers must be in `[0, bound)` the key of these and the bound.
-      memory: for operations that a library computes the keys of what it reads and writes.
+      memory: for items that a library computes the keys of what it reads and writes.
       extras: for items that a library computes the keys of what it reads only after that.
       again: for each group the items of others that it computes again.
+      lists: the tensor lists that live in native memory.
     """
 
     program: Program
@@ -76,9 +78,10 @@ class Schedule:
     library: dict[int, Any] = field(default_factory=dict)
     nested: set[int] = field(default_factory=set)
     checks: dict[int, tuple[Key, int]] = field(default_factory=dict)
-    memory: dict[Operation, tuple[tuple[Key, ...], tuple[Key, ...]]] = field(default_factory=dict)
+    memory: dict[int, tuple[tuple[Key, ...], tuple[Key, ...]]] = field(default_factory=dict)
     extras: dict[int, tuple[Key, ...]] = field(default_factory=dict)
     again: list[list[int]] = field(default_factory=list)
+    lists: ListUse = field(default_factory=ListUse)
 
     def storage_key(self, storage: VariableStorage) -> Variable:
         """The key of a variable's memory."""
@@ -89,15 +92,20 @@ class Schedule:
         return ("variable", len(self.storages) - 1)
 
 
-def schedule(program: Program, library: Callable[[Request], Any], nested: Callable[[Line], Any]) -> Schedule:
+def schedule(
+    program: Program, library: Callable[[Request], Any], nested: Callable[[Line], Any], lists: ListUse
+) -> Schedule:
     """Choose what computes each operation of a program, fuse and order.
 
     Args:
       program: the segment.
       library: called with a request; gives what a library would do, or None.
       nested: called with a line; gives the loop or branch that it is in native code, or None.
+      lists: the tensor lists that can live in native memory.
     """
-    result = Schedule(program)
+    result = Schedule(program, lists=lists)
+    result.roots.update(lists.roots)
+    result.sizes.update((root, RECORD) for root in set(lists.roots.values()))
     made = _Maker(result, library, nested)
     for position, line in enumerate(program.lines):
         made.add(position, line)
@@ -161,6 +169,38 @@ class _Maker:
         return self.schedule.roots.setdefault(number, number)
 
     def add(self, position: int, line: Line) -> None:
+        """Add what a line does."""
+        lists = self.schedule.lists
+        if position in lists.views:
+            self.finished[line.op] = self._waits(line)
+        elif position in lists.calls:
+            self._list_call(position, line, lists.calls[position])
+        else:
+            self._computation(position, line)
+
+    def _list_call(self, position: int, line: Line, call: Any) -> None:
+        """Add an operation on native lists, or a loop with some; what it changes in place counts as written again."""
+        number = len(self.schedule.items)
+        if isinstance(call, ListOp):
+            inputs = tuple(line.inputs[place] for place in call.reads)
+            changed = inputs[:1] if call.type in CHANGING else ()
+        else:
+            inputs, changed = line.inputs, tuple(line.inputs[place] for place in call.changed)
+            self.schedule.nested.add(number)
+        made = tuple(output for output in line.outputs if self.root(output) == output)
+        constants = self.schedule.program.constants
+        item = Item(
+            name=line.op.name,
+            outputs=(),
+            reads=tuple(dict.fromkeys(self.root(item) for item in inputs if item not in constants)),
+            writes=(*made, *map(self.root, changed)),
+            after=self._waits(line),
+        )
+        self.schedule.library[number] = call
+        self.schedule.memory[number] = tuple(map(self.root, inputs)), made
+        self._append(position, line.op, [item])
+
+    def _computation(self, position: int, line: Line) -> None:
         at = line.op
         tensors = self.schedule.program.tensors
         native = all(is_native(tensors[n]) or self.storage(n) is not None for n in line.inputs) and all(
@@ -190,9 +230,12 @@ class _Maker:
         if items is None:
             if step is not None:
                 self.schedule.library[len(self.schedule.items)] = step
-                self.schedule.memory[line.op] = tuple(map(self.memory, inputs)), outputs
+                self.schedule.memory[len(self.schedule.items)] = tuple(map(self.memory, inputs)), outputs
                 self.schedule.extras[len(self.schedule.items)] = tuple(map(self.memory, extras))
             items = [self._opaque(line, (*inputs, *extras), outputs, waits)]
+        self._append(position, at, items)
+
+    def _append(self, position: int, at: Operation, items: Sequence[Item]) -> None:
         first = len(self.schedule.items)
         self.schedule.items += items
         self.schedule.lines += [position] * len(items)

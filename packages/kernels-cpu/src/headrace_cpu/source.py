@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from headrace.plan import ALIGNMENT, Line, group_inputs
-from headrace.types import Array
+from headrace.types import Array, float32
 from headrace_cpu.block import Block, block_of, integers_of
 from headrace_cpu.calling import Failure, Located, call_again, call_in_slices, call_updating, checked
 from headrace_cpu.driver import DriverText, write_driver
 from headrace_cpu.gathering import Gather
 from headrace_cpu.host import host
 from headrace_cpu.layout import Layout, Run, Unit
+from headrace_cpu.lists import ListOp
 from headrace_cpu.scheduling import Key
 from headrace_cpu.units import contains_blocks
 
@@ -60,6 +62,7 @@ class StepSource:
       namespace: what the text names.
       views: shape, dtype and offset of each view of the arena.
       drivers: the drivers that it calls.
+      store_count: how many stores for lists they use.
       first_lines: for each line of the text the run that it does.
     """
 
@@ -68,6 +71,7 @@ class StepSource:
         self.program = layout.schedule.program
         self.views: list[tuple[tuple[int, ...], Any, int]] = []
         self.drivers: list[DriverText] = []
+        self.store_count = 0
         self.first_lines: dict[int, Run] = {}
         self._constants = ConstantPool()
         self.namespace: dict[str, Any] = {
@@ -140,7 +144,7 @@ class StepSource:
             return self._host_text(run)
         block = block_of(self.layout, run.units, self._constants.offset)
         machine = host()
-        driver = write_driver(block, self._constants.offset, machine.lanes, openmp=machine.openmp)
+        driver = write_driver(block, self._constants.offset, self._new_store, machine.lanes, openmp=machine.openmp)
         table = len(self.drivers)
         self.drivers.append(driver)
         self.namespace[f"run{number}"] = _Driver(machine.load(driver.text, driver.symbol))
@@ -149,8 +153,8 @@ class StepSource:
         tail = f"context.arena, constants, context.tables[{table}]"
         if run.kind == "compute":
             given = f"run{number}, [{', '.join(map(self._item, block.slots))}], {tail}, where{number}"
-            if any(contains_blocks(unit) for unit in run.units):
-                return f"slices({given})"
+            if driver.pauses:
+                return f"slices({given}, context.stores)"
             return f"run{number}([{', '.join(map(self._item, block.slots))}], {tail}) and again({given})"
         storages = self.layout.schedule.storages
         held = sorted({key[1] for key in written})
@@ -162,6 +166,10 @@ class StepSource:
         items = ", ".join("None" if key in written else self._item(key) for key in block.slots)
         return f"update(run{number}, [{items}], slots{number}, held{number}, blank{number}, {tail}, where{number})"
 
+    def _new_store(self) -> int:
+        self.store_count += 1
+        return self.store_count - 1
+
     def _failure(self, unit: Unit, block: Block) -> Failure:
         """What a unit's failure means: loops and branches are done again by their kernel, with the same inputs."""
         line = self.program.lines[unit.line] if unit.line is not None else None
@@ -169,9 +177,12 @@ class StepSource:
             return Failure(None)
         known = tuple(map(self.program.constants.get, line.inputs))
         if contains_blocks(unit):
-            shapes = [tensor.shape.as_tuple() for tensor in line.op.inputs]
-            located = [self._located(key, block, shape) for key, shape in zip(unit.inputs, shapes, strict=True)]
-            return Failure(line, tuple(located))
+            return Failure(line, tuple(self._given_to_loop(unit, block, place) for place in range(len(known))))
+        if isinstance(unit.call, ListOp):
+            found = list(known)
+            for place, key in zip(unit.call.reads, unit.inputs, strict=True):
+                found[place] = self._located(key, block, line.op.inputs[place].shape.as_tuple())
+            return Failure(line, tuple(found))
         looked_at = unit.keys[0] if unit.bound else unit.keys[1] if isinstance(unit.call, Gather) else None
         if looked_at is None:
             return Failure(line)
@@ -179,7 +190,20 @@ class StepSource:
             line, (known[0], self._located(looked_at, block, line.op.inputs[1].shape.as_tuple()), *known[2:])
         )
 
+    def _given_to_loop(self, unit: Unit, block: Block, place: int) -> Located:
+        """Where an input of a loop is when it fails: lists that it changes are kept as they were."""
+        line = self.program.lines[unit.line or 0]
+        located = self._located(unit.inputs[place], block, line.op.inputs[place].shape.as_tuple())
+        if place not in getattr(unit.call, "changed", ()):
+            return located
+        (kind, start), *_ = block.scratch[block.units.index(unit)]
+        return replace(located, place=(kind, start + unit.call.saved_at(place)))
+
     def _located(self, key: Key, block: Block, shape: tuple[int, ...]) -> Located:
+        lists = self.layout.schedule.lists
+        if key in lists.roots:
+            dtype, shape = lists.elements.get(key, (float32, ()))  # of one without elements nobody asks what they are
+            return Located(block.places[key], dtype, shape, is_list=True)
         return Located(block.places[key], integers_of(self.layout, key)[0], shape)
 
     def _blank(self, run: Run, held: Sequence[int]) -> tuple[bool, ...]:

@@ -2,8 +2,8 @@
 
 Every function of a driver that runs a block has the registers `%arena`, where its values live, `%constants`, `%table`
 and `%state`. It gives 0, or one more than the position of the unit that failed, or PAUSED: a loop has run for long
-enough that Python should look whether the step has to end. A function that is called again after that, with the entry
-RESUMED of the table set, goes on where `%state` says; the loop that paused clears the entry.
+enough that Python should look whether the step has to end; or GROW: a list needs more memory. A function that is called
+again after that, with the entry RESUMED of the table set, goes on where `%state` says; what paused clears the entry.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from headrace.types import DType
 from headrace_cpu.block import Block, ConstantPlace, Place
 from headrace_cpu.gathering import Gather
 from headrace_cpu.layout import Unit
+from headrace_cpu.list_code import ListWriter
+from headrace_cpu.lists import ListOp
 from headrace_cpu.pooling import Pooling
 from headrace_cpu.printer import print_region
 from headrace_cpu.text import Text
@@ -27,23 +29,29 @@ __all__ = [
     "ARRAY_TYPE",
     "BUDGET",
     "FIRST_HANDLE",
+    "GROW",
+    "GROW_BYTES",
+    "GROW_STORE",
     "LIBRARY_THREADS",
     "PAUSED",
     "RESUMED",
+    "STORES",
     "THREADS",
     "Module",
     "contains_blocks",
     "copy_bytes",
     "entry",
     "estimate",
+    "may_pause",
     "pointer_to",
+    "set_entry",
     "write_units",
 ]
 
-ARRAY_TYPE, THREADS, LIBRARY_THREADS, BUDGET, RESUMED, ACTIVE, FIRST_HANDLE = range(7)
+ARRAY_TYPE, THREADS, LIBRARY_THREADS, BUDGET, RESUMED, ACTIVE, STORES, GROW_STORE, GROW_BYTES, FIRST_HANDLE = range(10)
 """Positions in the table."""
-PAUSED = -2
-"""The answer of a function that wants to be called again."""
+PAUSED, GROW = -2, -3
+"""The answers of a function that wants to be called again."""
 SERIAL_NANOSECONDS = 15_000
 """Work below which waking other threads costs more than it saves."""
 COSTLY = frozenset({"exp", "log", "log1p", "expm1", "tanh", "sigmoid", "erf", "div", "sqrt", "rsqrt"})
@@ -60,6 +68,7 @@ class Module:
       lanes: float32 elements of a vector.
       openmp: whether libgomp's pool is there.
       constant: gives constants a place.
+      new_store: gives the number of a store for a list that nothing else uses.
       nested: writes units that contain blocks.
       functions: declarations and definitions, by name.
       regions: the symbol of each region, by its text.
@@ -70,6 +79,7 @@ class Module:
     lanes: int
     openmp: bool
     constant: ConstantPlace
+    new_store: Callable[[], int]
     nested: WriteNested
     functions: dict[str, str] = field(default_factory=dict)
     regions: dict[str, str] = field(default_factory=dict)
@@ -94,7 +104,7 @@ def write_units(module: Module, t: Text, block: Block, data: Sequence[str]) -> N
       block: what it does.
       data: registers of the pointers that the block is given.
     """
-    pausing = [position for position, unit in enumerate(block.units) if contains_blocks(unit)]
+    pausing = [position for position, unit in enumerate(block.units) if may_pause(unit)]
     if pausing:
         _resume(t, pausing)
     for position, unit in enumerate(block.units):
@@ -110,9 +120,11 @@ def write_units(module: Module, t: Text, block: Block, data: Sequence[str]) -> N
             _gather(t, position, unit.call, pointers)
         elif unit.bound:
             _check(t, position, pointers[0], *block.integers[unit.keys[0]], unit.bound)
+        elif isinstance(unit.call, ListOp):
+            _list_op(module, t, position, unit.call, pointers)
         else:
             pointers += [pointer_to(t, place, data) for place in block.scratch[position]]
-            if position in pausing:
+            if contains_blocks(unit):
                 _nested(module, t, position, unit, pointers)
             else:
                 _library(module, t, position, unit, pointers)
@@ -123,9 +135,19 @@ def contains_blocks(unit: Unit) -> bool:
     return hasattr(unit.call, "layouts")
 
 
+def may_pause(unit: Unit) -> bool:
+    """True for what may ask to be called again."""
+    return contains_blocks(unit) or (isinstance(unit.call, ListOp) and unit.call.grows)
+
+
 def entry(t: Text, position: int, kind: str = "i64") -> str:
     """An entry of the table."""
     return t.put(f"load {kind}, ptr {t.put(f'getelementptr i64, ptr %table, i64 {position}')}")
+
+
+def set_entry(t: Text, position: int, value: str) -> None:
+    """Write an entry of the table."""
+    t.line(f"store i64 {value}, ptr {t.put(f'getelementptr i64, ptr %table, i64 {position}')}")
 
 
 def pointer_to(t: Text, place: Place, data: Sequence[str]) -> str:
@@ -158,9 +180,28 @@ def _nested(module: Module, t: Text, position: int, unit: Unit, pointers: Sequen
     t.line(f"br i1 {t.put(f'icmp eq i32 {status}, 0')}, label %{over}, label %{stopped}")
     t.start(stopped)
     t.line(f"store i64 {position}, ptr %state")
-    paused = t.put(f"icmp eq i32 {status}, {PAUSED}")
-    t.line(f"ret i32 {t.put(f'select i1 {paused}, i32 {PAUSED}, i32 {position + 1}')}")
+    failed = t.put(f"icmp sgt i32 {status}, 0")
+    t.line(f"ret i32 {t.put(f'select i1 {failed}, i32 {position + 1}, i32 {status}')}")
     t.start(over)
+
+
+def _list_op(module: Module, t: Text, position: int, op: ListOp, pointers: Sequence[str]) -> None:
+    def make_store() -> str:
+        return t.put(f"add i64 {entry(t, STORES)}, {16 * module.new_store()}")
+
+    def ask_room(fits: str, store: str, needed: str) -> None:
+        grow, enough = t.label("grow"), t.label("enough")
+        t.line(f"br i1 {fits}, label %{enough}, label %{grow}")
+        t.start(grow)
+        set_entry(t, GROW_STORE, store)
+        set_entry(t, GROW_BYTES, needed)
+        t.line(f"store i64 {position}, ptr %state")
+        t.line(f"ret i32 {GROW}")
+        t.start(enough)
+
+    if op.grows:
+        set_entry(t, RESUMED, "0")
+    ListWriter(t, op, pointers, make_store, ask_room, lambda wrong: _fail_if(t, position, wrong)).write()
 
 
 def _region(module: Module, t: Text, region: Region, pointers: Sequence[str]) -> None:
@@ -252,6 +293,8 @@ def estimate(units: Sequence[Unit], size_of: Callable[[Any], int]) -> int:
             total += unit.call.nanoseconds
         elif contains_blocks(unit):
             total += 5.0
+        elif isinstance(unit.call, (ListOp, Gather)):
+            total += 5.0 + 0.2 * sum(map(size_of, unit.keys))
         else:  # a product of square matrices of that many bytes takes no longer, and few things take more
             total += 100.0 + 0.001 * sum(map(size_of, unit.keys)) ** 1.5
     return math.ceil(total)
