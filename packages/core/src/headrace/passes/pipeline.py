@@ -9,6 +9,7 @@ from headrace.errors import GraphError, NotFoundError, known_names
 from headrace.graph.graph import Graph
 from headrace.graph.verifier import verify_bounded
 from headrace.passes.arithmetic import arithmetic
+from headrace.passes.batch_norm import batch_norm
 from headrace.passes.cse import cse
 from headrace.passes.fold import fold
 from headrace.passes.inline import inline
@@ -22,6 +23,7 @@ Pass = Callable[[Graph], Graph]
 PASSES: dict[str, Pass] = {
     "raising": raising,
     "inline": inline,
+    "batch_norm": batch_norm,
     "fold": fold,
     "arithmetic": arithmetic,
     "cse": cse,
