@@ -7,6 +7,7 @@ from headrace.graph.apply import apply_op
 from headrace.graph.operation import Operation, Tensor
 
 no_gradient("HistogramFixedWidth", "counts are integers")
+no_gradient("DenseBincount", "TensorFlow has none either; Bincount has one")
 no_gradient("Bucketize", "its output is an integer")
 
 

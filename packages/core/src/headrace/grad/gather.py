@@ -114,6 +114,26 @@ def _tensor_scatter_add(op: Operation, g: Tensor) -> list[Tensor | None]:
     return [g, None, _read(op, g, op.inputs[1])]
 
 
+@register_gradient("TensorScatterSub")
+def _tensor_scatter_sub(op: Operation, g: Tensor) -> list[Tensor | None]:
+    """d(x - scattered updates)."""
+    return [g, None, apply_op("Neg", _read(op, g, op.inputs[1]))]
+
+
+@register_gradient("TensorScatterMax")
+@register_gradient("TensorScatterMin")
+def _tensor_scatter_extreme(op: Operation, g: Tensor) -> list[Tensor | None]:
+    """To what the result is equal to, in equal parts where that are several."""
+    x, indices, updates = op.inputs
+    y = op.outputs[0]
+    kept = apply_op("Cast", apply_op("Equal", x, y), DstT=g.dtype)
+    chosen = apply_op("Cast", apply_op("Equal", updates, _read(op, y, indices)), DstT=g.dtype)
+    shape = apply_op("Shape", x, out_type=indices.dtype)
+    counts = apply_op("ScatterNd", indices, chosen, shape, bad_indices_policy=op.attr("bad_indices_policy"))
+    share = apply_op("RealDiv", g, apply_op("AddV2", kept, counts))
+    return [apply_op("Mul", share, kept), None, apply_op("Mul", _read(op, share, indices), chosen)]
+
+
 @register_gradient("TensorScatterUpdate")
 def _tensor_scatter_update(op: Operation, g: Tensor) -> list[Tensor | None]:
     """Elements that were replaced get nothing; of several updates of one element the last one gets its gradient."""

@@ -14,6 +14,7 @@ from headrace.graph.operation import Operation, Tensor
 from headrace.types import float32, int32, int64
 
 no_gradient("NonMaxSuppressionV3", "its output is integers")
+no_gradient("NonMaxSuppressionV4", "its outputs are integers")
 
 
 def _op(op_type: str, *inputs: TensorLike, **attrs: object) -> Tensor:

@@ -8,7 +8,9 @@ __all__: list[str] = []
 
 for _name in ("StringJoin", "StringSplitV2", "StringLength", "StringLower", "StringUpper", "Substr"):
     no_gradient(_name, "strings have no derivative")
-for _name in ("RegexReplace", "RegexFullMatch"):
+for _name in ("RegexReplace", "RegexFullMatch", "StaticRegexReplace", "StaticRegexFullMatch"):
+    no_gradient(_name, "strings have no derivative")
+for _name in ("StringStrip", "EncodeBase64", "DecodeBase64"):
     no_gradient(_name, "strings have no derivative")
 for _name in ("StringToNumber", "DecodeRaw"):
     no_gradient(_name, "its input is a string")

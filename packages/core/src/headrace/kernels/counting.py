@@ -7,7 +7,7 @@ import numpy as np
 from headrace.errors import InvalidArgumentError
 from headrace.interfaces import OpContext
 from headrace.kernels.registry import register_kernel
-from headrace.ops.counting import bincount_size, check_weights, histogram_bins, histogram_range
+from headrace.ops.counting import bincount_size, check_dense_rank, check_weights, histogram_bins, histogram_range
 from headrace.types import Array, Shape
 
 
@@ -34,6 +34,30 @@ def _histogram(op: OpContext, values: Array, value_range: Array, nbins: Array) -
 def _bincount(op: OpContext, arr: Array, size: Array, weights: Array) -> Array:
     numbers, count, weights = np.asarray(arr), bincount_size(size), np.asarray(weights)
     check_weights(Shape(numbers.shape), Shape(weights.shape))
+    _check_not_negative(numbers)
+    counted = numbers < count
+    bins = np.zeros(count, op.attr("T").array_type)
+    np.add.at(bins, numbers[counted], weights[counted] if weights.size else 1)
+    return bins
+
+
+@register_kernel("DenseBincount")
+def _dense_bincount(op: OpContext, numbers: Array, size: Array, weights: Array) -> Array:
+    count = bincount_size(size)
+    check_dense_rank(Shape(numbers.shape))
+    check_weights(Shape(numbers.shape), Shape(weights.shape))
+    _check_not_negative(numbers)
+    bins = np.zeros((*numbers.shape[:-1], count), op.attr("T").array_type)
+    counted = np.nonzero(numbers < count)
+    places = (*counted[:-1], numbers[counted])
+    if op.attr("binary_output"):
+        bins[places] = 1
+    else:
+        np.add.at(bins, places, weights[counted] if weights.size else 1)
+    return bins
+
+
+def _check_not_negative(numbers: Array) -> None:
     if numbers.size and numbers.min() < 0:
         raise InvalidArgumentError(
             "a number to be counted is negative",
@@ -41,10 +65,6 @@ def _bincount(op: OpContext, arr: Array, size: Array, weights: Array) -> Array:
             got=str(numbers.min()),
             hint="subtract hr.min(x) first; hr.unique_counts counts any numbers",
         )
-    counted = numbers < count
-    bins = np.zeros(count, op.attr("T").array_type)
-    np.add.at(bins, numbers[counted], weights[counted] if weights.size else 1)
-    return bins
 
 
 @register_kernel("Bucketize")

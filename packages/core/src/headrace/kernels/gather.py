@@ -120,6 +120,27 @@ def _tensor_scatter_add(
     return _tensor_scatter(op, tensor, indices, updates, out, _add_rows)
 
 
+@register_kernel("TensorScatterSub", takes_out=True)
+def _tensor_scatter_sub(
+    op: OpContext, tensor: Array, indices: Array, updates: Array, out: Array | None = None
+) -> Array:
+    return _tensor_scatter(op, tensor, indices, updates, out, np.subtract.at)
+
+
+@register_kernel("TensorScatterMax", takes_out=True)
+def _tensor_scatter_max(
+    op: OpContext, tensor: Array, indices: Array, updates: Array, out: Array | None = None
+) -> Array:
+    return _tensor_scatter(op, tensor, indices, updates, out, np.maximum.at)
+
+
+@register_kernel("TensorScatterMin", takes_out=True)
+def _tensor_scatter_min(
+    op: OpContext, tensor: Array, indices: Array, updates: Array, out: Array | None = None
+) -> Array:
+    return _tensor_scatter(op, tensor, indices, updates, out, np.minimum.at)
+
+
 Change = Callable[[Array, Array, Array], None]
 
 

@@ -224,6 +224,14 @@ def _non_max_suppression(
     return np.array(chosen, np.int32)
 
 
+@register_kernel("NonMaxSuppressionV4")
+def _padded_non_max_suppression(op: OpContext, *inputs: Array) -> tuple[Array, Array]:
+    chosen = _non_max_suppression(op, *inputs)
+    padded = np.zeros(int(inputs[2]) if op.attr("pad_to_max_output_size") else len(chosen), np.int32)
+    padded[: len(chosen)] = chosen
+    return padded, np.array(len(chosen), np.int32)
+
+
 def _parts(images: Array) -> Array:
     """The three parts, in float32 at least."""
     wide = images.astype(np.float32) if images.dtype.itemsize == 2 else images

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Callable
 from typing import Any
@@ -256,6 +257,44 @@ def _rewriting(rewrite: Array, groups: int) -> Callable[[re.Match[str]], str]:
         return "".join(parts)
 
     return replace
+
+
+@register_kernel("StringStrip")
+def _strip(op: OpContext, text: Array) -> Array:
+    return _each(bytes.strip, text)
+
+
+@register_kernel("EncodeBase64")
+def _encode_base64(op: OpContext, text: Array) -> Array:
+    end = b"" if op.attr("pad") else b"="
+    return _each(lambda value: base64.urlsafe_b64encode(value).rstrip(end), text)
+
+
+@register_kernel("DecodeBase64")
+def _decode_base64(op: OpContext, text: Array) -> Array:
+    def decoded(value: bytes) -> bytes:
+        bare = value.removesuffix(b"=").removesuffix(b"=") if len(value) % 4 == 0 else value
+        if not re.fullmatch(rb"[\w-]*", bare) or len(bare) % 4 == 1:
+            raise InvalidArgumentError(
+                "a string is no base64",
+                expected="letters, digits, - and _, with or without = at the end",
+                got=f"{value[:40]!r} of {len(value)} bytes",
+                hint="the base64 with + and / is another one: hr.strings.regex_replace changes them to - and _",
+            )
+        return base64.urlsafe_b64decode(bare + b"=" * (-len(bare) % 4))
+
+    return _each(decoded, text)
+
+
+@register_kernel("StaticRegexReplace")
+def _static_regex_replace(op: OpContext, text: Array) -> Array:
+    pattern, rewrite = (np.array(op.attr(name).encode(), object) for name in ("pattern", "rewrite"))
+    return _regex_replace(op, text, pattern, rewrite)
+
+
+@register_kernel("StaticRegexFullMatch")
+def _static_regex_full_match(op: OpContext, text: Array) -> Array:
+    return _regex_full_match(op, text, np.array(op.attr("pattern").encode(), object))
 
 
 @register_kernel("RegexReplace")

@@ -99,6 +99,34 @@ def _bincount_shape(op: InferenceContext) -> list[Shape]:
     return [Shape([None if size is None else bincount_size(size)])]
 
 
+@register_op(
+    "DenseBincount",
+    inputs={"input": "Tidx", "size": "Tidx", "weights": "T"},
+    outputs={"output": "T"},
+    attrs={"Tidx": attr.index_type, "T": attr.type(*_NUMBERS), "binary_output": attr.bool(False)},
+)
+def _dense_bincount_shape(op: InferenceContext) -> list[Shape]:
+    """`Bincount`, of each row where the numbers are a matrix; with `binary_output` 1 for each number that appears."""
+    numbers = op.inputs[0].shape
+    check_dense_rank(numbers)
+    check_scalar(op.inputs[1].shape, "size")
+    check_weights(numbers, op.inputs[2].shape)
+    size = op.constant(1)
+    bins = None if size is None else bincount_size(size)
+    return [Shape() if numbers.dims is None else Shape([*numbers.dims[:-1], bins])]
+
+
+def check_dense_rank(numbers: Shape) -> None:
+    """Raise ShapeError unless the numbers are a vector or a matrix."""
+    if numbers.rank not in (None, 1, 2):
+        raise ShapeError(
+            "the rank of the numbers is wrong",
+            expected="rank 1 or 2",
+            got=str(numbers),
+            hint="hr.reshape(x, [-1]) counts all numbers together",
+        )
+
+
 def check_weights(numbers: Shape, weights: Shape) -> None:
     """Raise ShapeError unless there is one weight for each number, or none at all."""
     if weights.num_elements not in (None, 0) and not weights.is_compatible_with(numbers):

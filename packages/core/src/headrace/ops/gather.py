@@ -216,6 +216,23 @@ def _tensor_scatter_add_shape(op: InferenceContext) -> list[Shape]:
     return [op.inputs[0].shape]
 
 
+def _register_tensor_scatter(name: str, doc: str) -> None:
+    def shape(op: InferenceContext) -> list[Shape]:
+        check_updates(op.inputs[1].shape, op.inputs[2].shape, op.inputs[0].shape)
+        return [op.inputs[0].shape]
+
+    shape.__doc__ = doc
+    attrs = {"T": attr.numeric if name.endswith("Sub") else attr.ordered, "Tindices": attr.index_type}
+    register_op(name, **_TENSOR_SCATTER, attrs={**attrs, "bad_indices_policy": _POLICY})(shape)
+
+
+_register_tensor_scatter(
+    "TensorScatterSub", "The tensor less the updates where the indices say; repeated indices subtract each time."
+)
+_register_tensor_scatter("TensorScatterMax", "The tensor, or the updates where the indices say and they are larger.")
+_register_tensor_scatter("TensorScatterMin", "The tensor, or the updates where the indices say and they are smaller.")
+
+
 @register_op("InvertPermutation", inputs={"x": "T"}, outputs={"y": "T"}, attrs={"T": attr.index_type})
 def _invert_permutation_shape(op: InferenceContext) -> list[Shape]:
     """The permutation that undoes the given one: y[x[i]] = i."""

@@ -207,15 +207,18 @@ def _crop_shape(op: InferenceContext) -> list[Shape]:
 _THRESHOLD = attr.type(types.float16, types.float32, default=types.float32)
 
 
+_SUPPRESSED = {
+    "boxes": "T",
+    "scores": "T",
+    "max_output_size": "int32",
+    "iou_threshold": "T_threshold",
+    "score_threshold": "T_threshold",
+}
+
+
 @register_op(
     "NonMaxSuppressionV3",
-    inputs={
-        "boxes": "T",
-        "scores": "T",
-        "max_output_size": "int32",
-        "iou_threshold": "T_threshold",
-        "score_threshold": "T_threshold",
-    },
+    inputs=_SUPPRESSED,
     outputs={"selected_indices": "int32"},
     attrs={"T": _THRESHOLD, "T_threshold": _THRESHOLD},
 )
@@ -232,6 +235,21 @@ def _suppression_shape(op: InferenceContext) -> list[Shape]:
     for index, what in ((2, "max_output_size"), (3, "iou_threshold"), (4, "score_threshold")):
         check_scalar(op.inputs[index].shape, what)
     return [Shape([None])]
+
+
+@register_op(
+    "NonMaxSuppressionV4",
+    inputs=_SUPPRESSED,
+    outputs={"selected_indices": "int32", "valid_outputs": "int32"},
+    attrs={"T": _THRESHOLD, "T_threshold": _THRESHOLD, "pad_to_max_output_size": attr.bool(False)},
+)
+def _padded_suppression_shape(op: InferenceContext) -> list[Shape]:
+    """`NonMaxSuppressionV3` and how many boxes stay; on request with zeros behind them, as many as may stay."""
+    shapes = _suppression_shape(op)
+    most = op.constant(2)
+    if op.attr("pad_to_max_output_size") and most is not None and int(most) >= 0:
+        shapes = [Shape([int(most)])]
+    return [*shapes, Shape([])]
 
 
 _COLOURS = {"T": attr.type("bfloat16", "float16", "float32", "float64", default="float32")}

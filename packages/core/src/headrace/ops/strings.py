@@ -206,6 +206,41 @@ def _regex_full_match_shape(op: InferenceContext) -> list[Shape]:
     return [op.inputs[0].shape]
 
 
+@register_op(
+    "StaticRegexReplace",
+    inputs=_INPUT,
+    outputs=_OUTPUT,
+    attrs={"pattern": attr.string(), "rewrite": attr.string(), "replace_global": attr.bool(True)},
+)
+def _static_regex_replace_shape(op: InferenceContext) -> list[Shape]:
+    """`RegexReplace` with a regular expression that never changes."""
+    return [op.inputs[0].shape]
+
+
+@register_op("StaticRegexFullMatch", inputs=_INPUT, outputs={"output": "bool"}, attrs={"pattern": attr.string()})
+def _static_regex_full_match_shape(op: InferenceContext) -> list[Shape]:
+    """`RegexFullMatch` with a regular expression that never changes."""
+    return [op.inputs[0].shape]
+
+
+@register_op("StringStrip", inputs=_INPUT, outputs=_OUTPUT)
+def _strip_shape(op: InferenceContext) -> list[Shape]:
+    """Each string without the white space of ASCII at both ends."""
+    return [op.inputs[0].shape]
+
+
+@register_op("EncodeBase64", inputs=_INPUT, outputs=_OUTPUT, attrs={"pad": attr.bool(False)})
+def _encode_base64_shape(op: InferenceContext) -> list[Shape]:
+    """Each string in the base64 that is safe in addresses, `-` and `_` for 62 and 63, with `=` at the end if `pad`."""
+    return [op.inputs[0].shape]
+
+
+@register_op("DecodeBase64", inputs=_INPUT, outputs=_OUTPUT)
+def _decode_base64_shape(op: InferenceContext) -> list[Shape]:
+    """The bytes that strings in the base64 of `EncodeBase64` stand for; `=` at the end may be there or not."""
+    return [op.inputs[0].shape]
+
+
 def regex_replace(
     x: TensorLike, pattern: TensorLike, rewrite: TensorLike, *, replace_all: bool = True, name: str | None = None
 ) -> Tensor:

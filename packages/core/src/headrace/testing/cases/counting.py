@@ -90,6 +90,27 @@ CASES = [
     OpCase("Bincount/negative size", "Bincount", [_i32(1), -1, _i32()], raises=r"a size is negative"),
     OpCase("Bincount/size is a vector", "Bincount", [_i32(1), _i32(2, 2), _i32()], raises=r"size must be a scalar"),
     OpCase("Bincount/weights do not fit", "Bincount", [_i32(1, 5, 1), 3, np.ones(2)], raises=r"weights do not fit"),
+    OpCase("DenseBincount/counts", "DenseBincount", [_i32(1, 5, 1), np.int32(3), _i32()], expected=_i32(0, 2, 0)),
+    OpCase(
+        "DenseBincount/rows and weights",
+        "DenseBincount",
+        [np.array([[1, 5, 1], [0, 2, 2]]), np.int64(3), np.array([[1.0, 2, 3], [4, 5, 6]])],
+        expected=np.array([[0.0, 4, 0], [4, 0, 11]]),
+    ),
+    OpCase(
+        "DenseBincount/binary",
+        "DenseBincount",
+        [_i32([1, 5, 1], [0, 2, 2]), np.int32(3), np.zeros(0, np.float32)],
+        {"binary_output": True},
+        np.array([[0, 1, 0], [1, 0, 1]], np.float32),
+    ),
+    OpCase("DenseBincount/negative", "DenseBincount", [_i32(1, -5), np.int32(3), _i32()], raises=r"negative"),
+    OpCase(
+        "DenseBincount/rank 3", "DenseBincount", [np.zeros((1, 1, 1), np.int32), np.int32(3), _i32()], raises=r"rank"
+    ),
+    OpCase(
+        "DenseBincount/weights", "DenseBincount", [_i32(1, 5), np.int32(3), np.ones(3)], raises=r"weights do not fit"
+    ),
     OpCase(
         "Bucketize/integers", "Bucketize", [_i32(-5, 0, 10, 150)], {"boundaries": [0.0, 10.0, 100.0]}, _i32(0, 1, 2, 3)
     ),

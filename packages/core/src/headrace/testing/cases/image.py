@@ -534,4 +534,27 @@ _PATCHES = [
     ),
 ]
 
-CASES = [*_RESIZE, *_RESIZE_GRAD, *_CROP, *_SUPPRESSION, *_COLOUR, *_PATCHES]
+_PADDED_INPUTS = [_OVERLAPPING, _SCORES, np.int32(4), np.float32(0.5), np.float32(0)]
+_PADDED = [
+    OpCase(
+        "NonMaxSuppressionV4/bare",
+        "NonMaxSuppressionV4",
+        _PADDED_INPUTS,
+        expected=(_i32(3, 0, 5), np.array(3, np.int32)),
+    ),
+    OpCase(
+        "NonMaxSuppressionV4/padded",
+        "NonMaxSuppressionV4",
+        _PADDED_INPUTS,
+        {"pad_to_max_output_size": True},
+        (_i32(3, 0, 5, 0), np.array(3, np.int32)),
+    ),
+    OpCase(
+        "NonMaxSuppressionV4/negative",
+        "NonMaxSuppressionV4",
+        [*_PADDED_INPUTS[:2], np.int32(-1), *_PADDED_INPUTS[3:]],
+        raises="max_output_size",
+    ),
+]
+
+CASES = [*_RESIZE, *_RESIZE_GRAD, *_CROP, *_SUPPRESSION, *_PADDED, *_COLOUR, *_PATCHES]
