@@ -28,6 +28,7 @@ def _sigmoid(x: Array) -> Array:
 REFERENCES: dict[str, Callable[[Array], Array]] = {
     "exp": np.exp, "expm1": np.expm1, "log": np.log, "log1p": np.log1p, "tanh": np.tanh, "sigmoid": _sigmoid,
     "rsqrt": lambda x: 1 / np.sqrt(x), "sqrt": np.sqrt, "erf": lambda x: np.asarray(_erf(x), np.float64),
+    "sin": np.sin, "cos": np.cos,
 }  # fmt: skip
 
 
@@ -71,7 +72,7 @@ def test_every_float32_is_within_two_units(name: str) -> None:
         assert off[worst] <= 2, f"{name}({x[worst]!r}) is {off[worst]} ulp off"
 
 
-@pytest.mark.parametrize("name", [name for name in REFERENCES if name != "erf"])
+@pytest.mark.parametrize("name", [name for name in REFERENCES if name not in ("erf", "sin", "cos")])
 def test_float64_is_within_the_tolerance_table(name: str) -> None:
     rng = np.random.default_rng(0)
     x = np.concatenate([rng.normal(size=4000) * 10.0 ** rng.integers(-12, 3, 4000), SPECIAL.astype(np.float64)])
@@ -93,3 +94,28 @@ def test_the_interpreter_agrees() -> None:
     out = np.empty_like(x)
     run_region(lowered.region, [{"x": x, "y": out}[str(key)] for key in lowered.keys])
     np.testing.assert_allclose(out, computed("tanh", x, float32), rtol=3e-7)
+
+
+@pytest.mark.parametrize("name", ["sin", "cos"])
+def test_angles_next_to_a_multiple_of_a_quarter_turn_keep_their_digits(name: str) -> None:
+    turns = np.arange(1, 200_000, 7)
+    near = np.concatenate([turns * (math.pi / 2), 2.0 ** np.arange(30, 127) * math.pi]).astype(np.float32)
+    hardest = np.array([16367173 * 2.0**72, 6381956970095103 * 2.0**20, -105414350.0, 8.0 * 2.0**27], np.float32)
+    x = np.concatenate([near, np.nextafter(near, np.float32(np.inf)), hardest, -near])
+    exact = np.array([getattr(math, name)(value) for value in x.tolist()])
+    assert ulps(computed(name, x, float32), exact).max() <= 1
+
+
+@pytest.mark.parametrize("length", range(1, 34))
+def test_small_and_large_angles_stand_side_by_side(length: int) -> None:
+    x = np.where(np.arange(length) % 3 == 1, 3e30, np.arange(length) / 7).astype(np.float32)
+    exact = np.sin(x.astype(np.float64))
+    assert ulps(computed("sin", x, float32), exact).max() <= 1
+
+
+def test_special_angles() -> None:
+    x = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45], np.float32)
+    sine, cosine = computed("sin", x, float32), computed("cos", x, float32)
+    np.testing.assert_array_equal(sine, np.array([0, 0, np.nan, np.nan, np.nan, 1e-45, -1e-45], np.float32))
+    np.testing.assert_array_equal(np.signbit(sine[:2]), [False, True])
+    np.testing.assert_array_equal(cosine, np.array([1, 1, np.nan, np.nan, np.nan, 1, 1], np.float32))

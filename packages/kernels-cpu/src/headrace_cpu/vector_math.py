@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from headrace_cpu.erfc_table import ERFC
-from headrace_cpu.text import Text
+from headrace_cpu.text import Text, float_literal
 
 __all__ = ["FUNCTIONS", "write_function"]
 
@@ -201,6 +201,145 @@ def _sigmoid_of_single(t: Text, x: str, element: str) -> str:
     return sigmoid(t, x, element, terms=10)
 
 
+# pi / 2 in two parts: the first one is exact in what is subtracted from a float32 below LARGE.
+HALF_PI = (1.5707963267948966, 6.123233995736766e-17)
+LARGE = 2.0**30
+"""Arguments from here on are reduced by the bits of 2 / pi that matter for their exponent."""
+SHIFTS = 105
+"""A large float32 is a whole number of 24 bits times 2 to the power of 0 to 104."""
+TURNS = "hr.turns"
+
+
+def _turns() -> str:
+    """For each shift s the quarter turns of an angle of 2**s, without whole turns, in parts of 26, 26 and 53 bits."""
+    parts: list[list[float]] = [[], [], []]
+    for shift in range(SHIFTS):
+        rest = TWO_BY_PI * 2**shift % 4
+        for part, bits in zip(parts, (24, 50, 110), strict=True):
+            whole = Fraction(math.floor(rest * 2**bits), 2**bits)
+            part.append(float(whole))
+            rest -= whole
+    numbers = ", ".join(f"double {float_literal(number, 'double')}" for part in parts for number in part)
+    return f"@{TURNS} = private unnamed_addr constant [{3 * SHIFTS} x double] [{numbers}], align 64"
+
+
+def _two_by_pi() -> Fraction:
+    """2 / pi to 300 bits, more than 2**104 times a float32 asks for, by J. Machin's formula for pi."""
+    one = 1 << 340
+
+    def inverse_tangent(n: int) -> int:
+        term, total, k = one // n, 0, 0
+        while term:
+            total += (-1) ** k * (term // (2 * k + 1))
+            term //= n * n
+            k += 1
+        return total
+
+    return Fraction(2 * one, 4 * (4 * inverse_tangent(5) - inverse_tangent(239)))
+
+
+TWO_BY_PI = _two_by_pi()
+
+
+def _turned(t: Text, x: str) -> tuple[str, str]:
+    """The nearest number of quarter turns, of which only the lowest two bits count, and the angle that is left."""
+    whole, integers = t.type("double"), t.type("i64")
+    rounder = t.number(ROUNDER["double"], "double")
+    shifted = t.fma(x, t.number(1 / HALF_PI[0], "double"), rounder, "double")
+    quarters = t.two("fsub", shifted, rounder, "double")
+    count = t.convert("bitcast", shifted, "double", "i64")
+    left = t.fma(quarters, t.number(-HALF_PI[0], "double"), x, "double")
+    left = t.fma(quarters, t.number(-HALF_PI[1], "double"), left, "double")
+    size = t.call("fabs", "double", x)
+    far = t.put(f"fcmp oge {whole} {size}, {t.number(LARGE, 'double')}")
+    finite = t.put(f"fcmp olt {whole} {size}, {t.number(math.inf, 'double')}")
+    far = t.two("and", far, finite, "i1")
+    before, reduced, after = t.label("near"), t.label("far"), t.label("turned")
+    t.line(f"br label %{before}")
+    t.start(before)
+    t.line(f"br i1 {_any(t, far)}, label %{reduced}, label %{after}")
+    t.start(reduced)
+    far_count, far_left = _turned_far(t, x)
+    far_count = t.select(far, far_count, count, "i64")
+    far_left = t.select(far, far_left, left, "double")
+    t.line(f"br label %{after}")
+    t.start(after)
+    count = t.put(f"phi {integers} [ {count}, %{before} ], [ {far_count}, %{reduced} ]")
+    left = t.put(f"phi {whole} [ {left}, %{before} ], [ {far_left}, %{reduced} ]")
+    return count, left
+
+
+def _any(t: Text, lanes: str) -> str:
+    if t.lanes == 1:
+        return lanes
+    name = f"llvm.vector.reduce.or.v{t.lanes}i1"
+    t.functions[name] = f"declare i1 @{name}({t.type('i1')})"
+    return t.put(f"call i1 @{name}({t.type('i1')} {lanes})")
+
+
+def _turned_far(t: Text, x: str) -> tuple[str, str]:
+    """The same for a whole number m times 2**s: m times the quarter turns of 2**s, of which no bit is lost.
+
+    Source: M. Payne and R. Hanek, Radian reduction for trigonometric functions, SIGNUM Newsletter 18 (1983).
+    """
+    bits = t.convert("bitcast", x, "double", "i64")
+    exponent = t.two("and", t.two("lshr", bits, t.number(52, "i64"), "i64"), t.number(0x7FF, "i64"), "i64")
+    shift = t.two("sub", exponent, t.number(1023 + 23, "i64"), "i64")
+    shift = t.call("smax", "i64", t.call("smin", "i64", shift, t.number(SHIFTS - 1, "i64")), t.number(0, "i64"))
+    rest = t.two("and", bits, t.number(~(0x7FF << 52) & (2**64 - 1), "i64"), "i64")
+    m = t.two("or", rest, t.number((1023 + 23) << 52, "i64"), "i64")
+    m = t.convert("bitcast", m, "i64", "double")
+    high, middle, low = (_looked_up(t, shift, part) for part in range(3))
+    high = t.two("fmul", m, high, "double")
+    turns = t.call("rint", "double", t.two("fmul", high, t.number(0.25, "double"), "double"))
+    high = t.fma(turns, t.number(-4.0, "double"), high, "double")
+    both = t.two("fadd", high, t.two("fmul", m, middle, "double"), "double")
+    quarters = t.call("rint", "double", both)
+    left = t.fma(m, low, t.two("fsub", both, quarters, "double"), "double")
+    left = t.two("fmul", left, t.number(HALF_PI[0], "double"), "double")
+    return t.convert("fptosi", quarters, "double", "i64"), left
+
+
+def _looked_up(t: Text, shift: str, part: int) -> str:
+    """A number of the table of turns for each lane."""
+    t.functions[TURNS] = _turns()
+    place = t.two("add", shift, t.number(part * SHIFTS, "i64"), "i64")
+    pointer = t.put(f"getelementptr double, ptr @{TURNS}, {t.type('i64')} {place}")
+    if t.lanes == 1:
+        return t.put(f"load double, ptr {pointer}")
+    whole, pointers, mask = t.type("double"), t.type("ptr"), t.type("i1")
+    name = f"llvm.masked.gather.v{t.lanes}f64.v{t.lanes}p0"
+    t.functions[name] = f"declare {whole} @{name}({pointers}, i32, {mask}, {whole})"
+    every = t.number(1, "i1")
+    return t.put(f"call {whole} @{name}({pointers} {pointer}, i32 8, {mask} {every}, {whole} zeroinitializer)")
+
+
+def _wave(t: Text, x: str, ahead: int) -> str:
+    """The sine of x and so many quarter turns: by the series of one or the other, with one sign or the other."""
+    count, left = _turned(t, x)
+    count = t.two("add", count, t.number(ahead, "i64"), "i64")
+    square = t.two("fmul", left, left, "double")
+    odd = [(-1) ** k / math.factorial(2 * k + 1) for k in range(6)]
+    even = [(-1) ** k / math.factorial(2 * k) for k in range(7)]
+    sine = t.two("fmul", left, polynomial(t, square, odd, "double"), "double")  # keeps the sign of zero
+    cosine = polynomial(t, square, even, "double")
+    turned = t.two("shl", count, t.number(63, "i64"), "i64")
+    is_odd = t.put(f"icmp slt {t.type('i64')} {turned}, {t.number(0, 'i64')}")
+    result = t.convert("bitcast", t.select(is_odd, cosine, sine, "double"), "double", "i64")
+    second = t.two("and", t.two("shl", count, t.number(62, "i64"), "i64"), t.number(-(2**63), "i64"), "i64")
+    return t.convert("bitcast", t.two("xor", result, second, "i64"), "i64", "double")
+
+
+def _sin_of_single(t: Text, x: str, element: str) -> str:
+    """In float64, so that an angle near a multiple of pi keeps its digits."""
+    return _wave(t, x, 0)
+
+
+def _cos_of_single(t: Text, x: str, element: str) -> str:
+    """The sine a quarter turn further."""
+    return _wave(t, x, 1)
+
+
 Writer = Callable[[Text, str, str], str]
 FUNCTIONS: dict[tuple[str, str], tuple[Writer, bool]] = {
     ("exp", "float"): (exp, False), ("exp", "double"): (exp, False),
@@ -211,6 +350,8 @@ FUNCTIONS: dict[tuple[str, str], tuple[Writer, bool]] = {
     ("sigmoid", "float"): (_sigmoid_of_single, True), ("sigmoid", "double"): (sigmoid, False),
     ("rsqrt", "float"): (rsqrt, False), ("rsqrt", "double"): (rsqrt, False),
     ("erf", "float"): (erf, True),
+    ("sin", "float"): (_sin_of_single, True),
+    ("cos", "float"): (_cos_of_single, True),
 }  # fmt: skip
 """The writer of each function and type, and whether a float32 is computed in float64."""
 
