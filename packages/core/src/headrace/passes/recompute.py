@@ -25,7 +25,7 @@ from headrace.passes.cost import arithmetic, tensor_bytes
 from headrace.passes.rewrite import copy_op, is_pure
 from headrace.types import Array
 
-__all__ = ["recompute"]
+__all__ = ["most_alive", "recompute"]
 
 LONGEST = 24
 """Operations that are repeated for one value at most."""
@@ -49,6 +49,11 @@ def recompute(graph: Graph, limit: int) -> Graph:
     search = _Search(graph)
     search.run(limit)
     return search.rebuilt() if search.copies else graph
+
+
+def most_alive(graph: Graph) -> int:
+    """The most bytes that are alive at once when a bounded graph without loops of primitives runs in its order."""
+    return _score(_Search(graph).lives())[0]
 
 
 @dataclass(slots=True, eq=False)
@@ -124,7 +129,7 @@ class _Search:
 
     def run(self, limit: int) -> None:
         """Drop values until the rest fits, or until no one more helps."""
-        lives = self._lives()
+        lives = self.lives()
         refused: set[tuple[_Value, int]] = set()
         while lives.alive.max(initial=0) > limit:
             found = self._improved(lives, refused)
@@ -151,7 +156,7 @@ class _Search:
         for _, _, value, use, chain_nodes in sorted(chances, key=lambda chance: chance[:2], reverse=True):
             nodes = self._nodes
             changed = self._repeat(value, use, chain_nodes)
-            after = self._lives()
+            after = self.lives()
             if _score(after) < before:
                 self.copies += 1
                 return after
@@ -231,7 +236,8 @@ class _Search:
             value = node.inputs[_views(node.op)[0]]
         return found[::-1]
 
-    def _lives(self) -> _Lives:
+    def lives(self) -> _Lives:
+        """What is alive when, as the graph is now."""
         born: dict[_Value, int] = {}
         uses: dict[_Value, list[int]] = {}
         writes: dict[_Value, list[int]] = {}

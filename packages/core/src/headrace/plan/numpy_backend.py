@@ -19,6 +19,7 @@ from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation
 from headrace.interfaces import INTERFACE_VERSION, Functions, OpHook, Resources
 from headrace.passes.cost import tensor_bytes
+from headrace.passes.soon import soon
 from headrace.plan.failure import exhausted, explained
 from headrace.plan.memory import ALIGNMENT
 from headrace.plan.needs import PlannedMemory, Work, memory_of, work_of
@@ -43,7 +44,7 @@ class NumpyBackend:
 
     def compile(self, segment: Graph, resources: Resources, functions: Functions) -> NumpyPlan:
         """Compile a bounded graph."""
-        program = Program.of(segment, resources, functions)
+        program = Program.of(soon(segment), resources, functions)
         return _NestedPlan(program) if program.is_nested else NumpyPlan(program)
 
 
