@@ -12,6 +12,7 @@ from headrace_checkpoint.saved_model import LoadedModel, LoadedSignature, Signat
 from headrace_checkpoint.saver import CheckpointManager, Saver
 from headrace_checkpoint.shared import Writers
 from headrace_checkpoint.sources import HuggingFaceIndex
+from headrace_checkpoint.stateful import Stateful
 from headrace_checkpoint.store import CheckpointWarning
 from headrace_checkpoint.targets import save_indexed_safetensors
 from headrace_checkpoint.tensor_bundle import TensorBundle, merge_bundles, save_bundle
@@ -32,6 +33,7 @@ __all__ = [
     "SafetensorsFile",
     "Saver",
     "SignatureTensor",
+    "Stateful",
     "TensorBundle",
     "Writers",
     "freeze",

@@ -27,6 +27,7 @@ from headrace_checkpoint.restore import Names, Part, RestoreReport, check_names,
 from headrace_checkpoint.retention import Best, Retention, SavedStep, best_steps
 from headrace_checkpoint.shared import Writers, write_shared_step
 from headrace_checkpoint.sources import OpenSource, open_source, source_of_step
+from headrace_checkpoint.stateful import Stateful, check_states, states_of
 from headrace_checkpoint.storage import storage_of
 from headrace_checkpoint.store import (
     StepName,
@@ -110,7 +111,7 @@ class Saver:
           session: whose values; None where all variables live in the process.
           directory: where the steps are; made if it is missing.
           step: the training step.
-          objects: JSON values to keep with it (epoch, position in the data, ...).
+          objects: what to keep with it, by name: JSON values, or objects whose `state()` gives some (see `Stateful`).
           metrics: numbers to choose the best step by.
         Returns:
           The step's folder. Once this returns it survives any crash.
@@ -153,7 +154,7 @@ class Saver:
         kept: dict[str, Any] = {
             "time": self._clock(),
             "streams": streams,
-            "objects": plain_objects(objects or {}),
+            "objects": plain_objects(states_of(objects or {})),
             "metrics": {name: float(value) for name, value in (metrics or {}).items()},
             "compression": self._compression,
             "disk": self._disk,
@@ -178,6 +179,7 @@ class Saver:
         step: int | None = None,
         strict: bool = True,
         names: Names | None = None,
+        objects: Mapping[str, Stateful] | None = None,
     ) -> RestoreReport:
         """Give the variables the values of a saved step, or of another file of tensors; on any error nothing changes.
 
@@ -189,8 +191,9 @@ class Saver:
           strict: refuse unless variables and stored tensors fit each other exactly; otherwise restore what fits.
           names: variable name, or a compiled pattern of names, -> name in the checkpoint, where the two differ; a
             pattern's name may refer to its groups (see `re.Match.expand`).
+          objects: those that were saved, by name: each goes on from its state, before the variables have their values.
         Raises:
-          NotFoundError: there is no such step, or (strict) a variable has no stored value.
+          NotFoundError: there is no such step, or (strict) a variable or object has no stored value.
           ShapeError: (strict) a stored value has another shape or dtype.
           InvalidArgumentError: (strict) a stored value has no variable.
           DataLossError: the step is damaged.
@@ -211,8 +214,13 @@ class Saver:
             lost = tuple(sorted(source.streams.keys() - streams.keys()))
             report = dataclasses.replace(report, unexpected=report.unexpected + lost)
         report = dataclasses.replace(report, path=source.path, step=source.step, objects=source.objects)
+        wanted = dict(objects or {})
         if strict:
             report.raise_unless_complete()
+            check_states(wanted, source.objects, source.path)
+        for name, item in wanted.items():
+            if name in source.objects:
+                item.restore(source.objects[name])
         _write(session, [variable for variable in variables if variable.name in values], values)
         if session is not None:
             session.write_streams(streams)
@@ -421,7 +429,7 @@ class CheckpointManager:
           session: whose values; None where all variables live in the process.
           step: the training step.
           metrics: numbers to choose the best step by.
-          objects: JSON values to keep with it.
+          objects: see `Saver.save`.
         Returns:
           The step's folder.
         Raises:
@@ -472,10 +480,11 @@ class CheckpointManager:
         step: int | None = None,
         strict: bool = True,
         names: Names | None = None,
+        objects: Mapping[str, Stateful] | None = None,
     ) -> RestoreReport:
         """Restore a step, the newest that is whole by default; see `Saver.restore`."""
         self.wait()
-        return self._saver.restore(session, self.directory, step=step, strict=strict, names=names)
+        return self._saver.restore(session, self.directory, step=step, strict=strict, names=names, objects=objects)
 
     def _write(self, write: Callable[[], str], step: int) -> str:
         if self._spare is not None:
