@@ -8,45 +8,16 @@ elements have the same bits. Sums of floats are carried in float64. The order of
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from headrace.loops.ir import Access, Accumulate, Axis, Expr, Loop, Region, Store
-from headrace.types import DType, bfloat16, float16, float32
 from headrace.types import bool as boolean
-from headrace_cpu.text import Text, as_float, compute_type, from_float, storage_type
-from headrace_cpu.vector_math import FUNCTIONS, write_function
+from headrace_cpu.reductions import Accumulator, start_accumulator
+from headrace_cpu.scalars import cast, computed, constant
+from headrace_cpu.text import Text, compute_type, storage_type
 
-__all__ = ["PrintedRegion", "print_region", "prints"]
-
-_FLOAT_BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
-_INTEGER_BINARY = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor"}
-_COMPARISONS = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
-_ROUNDINGS = {"floor": "floor", "ceil": "ceil", "rint": "rint", "sqrt": "sqrt", "abs": "fabs"}
-_FLOAT_UNARY = frozenset({*_ROUNDINGS, "neg", "sign", "isfinite"})
-
-
-def prints(op: str, dtype: DType) -> bool:
-    """True if this printer has an operator for operands of a dtype."""
-    if dtype.kind not in ("float", "int", "uint", "bool"):
-        return False
-    if op in ("const", "index", "load", "local", "select", "cast", "eq", "ne"):
-        return True
-    if dtype is boolean:
-        return op in ("and", "or", "xor", "not")
-    if dtype.is_floating:
-        wide = "double" if dtype.name == "float64" else "float"
-        return (
-            op in _FLOAT_BINARY
-            or op in _COMPARISONS
-            or op in _FLOAT_UNARY
-            or op in ("max", "min")
-            or ((op, wide) in FUNCTIONS)
-        )
-    return op in _INTEGER_BINARY or op in _COMPARISONS or op in ("max", "min", "neg", "abs", "sign", "not")
+__all__ = ["PrintedRegion", "print_region"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +38,6 @@ def print_region(region: Region, lanes: int) -> PrintedRegion:
     printer = _Printer(region, lanes)
     printer.write()
     return PrintedRegion("\n".join(printer.text.lines) + "\n", printer.text.functions)
-
-
-@dataclass(slots=True)
-class _Accumulator:
-    """A reduction under way: where its vector or vectors are kept, and in which type."""
-
-    item: Accumulate
-    slot: str
-    element: str
-    dtype: DType
 
 
 @dataclass(slots=True)
@@ -159,7 +120,7 @@ class _Printer:
             self._reset(accumulator)
         self._sequence(loop.axes[:-1], lambda: self._vectors(loop.axes[-1], lambda: self._point(loop, accumulators)))
         for accumulator in accumulators:
-            self.locals[accumulator.item.local] = self._total(accumulator)
+            self.locals[accumulator.item.local] = accumulator.total(self.text, self.lanes)
 
     def _columns(self, loop: Loop) -> None:
         """Row after row into accumulators for all columns, as memory has them, then what is stored for each column."""
@@ -168,7 +129,7 @@ class _Printer:
             self._accumulator(item, -(-last.extent // self.lanes) * self.lanes) for item in loop.accumulates
         ]
 
-        def for_each(body: Callable[[_Accumulator], None]) -> None:
+        def for_each(body: Callable[[Accumulator], None]) -> None:
             self.done = {}
             for whole in accumulators:
                 start = f"getelementptr {whole.element}, ptr {whole.slot}, i64 {self.index[last.number]}"
@@ -178,9 +139,9 @@ class _Printer:
             for_each(self._accumulate)
             self._store_all(loop.stores)
 
-        def sum_up(accumulator: _Accumulator) -> None:
+        def sum_up(accumulator: Accumulator) -> None:
             value = self.text.put(f"load {self.text.type(accumulator.element)}, ptr {accumulator.slot}")
-            self.columns[accumulator.item.local] = self._narrowed(value, accumulator)
+            self.columns[accumulator.item.local] = accumulator.narrowed(self.text, value)
 
         def finish() -> None:
             for_each(sum_up)
@@ -191,7 +152,7 @@ class _Printer:
         self._sequence(rows, lambda: self._vectors(last, point))
         self._vectors(last, finish)
 
-    def _point(self, loop: Loop, accumulators: list[_Accumulator]) -> None:
+    def _point(self, loop: Loop, accumulators: list[Accumulator]) -> None:
         self.done = {}
         for accumulator in accumulators:
             self._accumulate(accumulator)
@@ -291,92 +252,25 @@ class _Printer:
 
     # reductions
 
-    def _accumulator(self, item: Accumulate, size: int) -> _Accumulator:
-        dtype = item.value.dtype
-        if item.op == "sum" and dtype.is_floating:
-            element = "double"
-        elif item.op == "prod" and dtype.is_floating:
-            element = "double" if dtype.name == "float64" else "float"
-        else:
-            element = compute_type(dtype)
-        slot = self.text.name()
-        self.allocas.append(f"  {slot} = alloca [{size} x {element}], align 64")
-        return _Accumulator(item, slot, element, dtype)
+    def _accumulator(self, item: Accumulate, size: int) -> Accumulator:
+        made = start_accumulator(item, self.text.name())
+        self.allocas.append(f"  {made.slot} = alloca [{size} x {made.element}], align 64")
+        return made
 
-    def _neutral(self, accumulator: _Accumulator) -> str:
-        dtype, op = accumulator.dtype, accumulator.item.op
-        t = self.text
-        if op in ("sum", "any"):
-            return t.number(-0.0 if dtype.is_floating else 0, accumulator.element)
-        if op in ("prod", "all"):
-            return t.number(1, accumulator.element)
-        if dtype.is_floating:
-            if dtype is bfloat16:
-                return t.number(0xFF80 if op == "max" else 0x7F80, "i16")
-            return t.number(-math.inf if op == "max" else math.inf, accumulator.element)
-        bits = 8 * dtype.size
-        low = 0 if dtype.kind == "uint" else -(2 ** (bits - 1))
-        return t.number(low if op == "max" else low + 2**bits - 1, accumulator.element)
-
-    def _reset(self, accumulator: _Accumulator) -> None:
+    def _reset(self, accumulator: Accumulator) -> None:
         lanes, self.text.lanes = self.text.lanes, self.lanes
         whole = self.text.type(accumulator.element)
-        self.text.line(f"store {whole} {self._neutral(accumulator)}, ptr {accumulator.slot}")
+        self.text.line(f"store {whole} {accumulator.neutral(self.text)}, ptr {accumulator.slot}")
         self.text.lanes = lanes
 
-    def _accumulate(self, accumulator: _Accumulator) -> None:
+    def _accumulate(self, accumulator: Accumulator) -> None:
         t = self.text
-        value = self._widened(self._value(accumulator.item.value), accumulator)
+        value = accumulator.widened(t, self._value(accumulator.item.value))
         if self.mask is not None:
-            value = t.select(self.mask, value, self._neutral(accumulator), accumulator.element)
+            value = t.select(self.mask, value, accumulator.neutral(t), accumulator.element)
         whole = t.type(accumulator.element)
         old = t.put(f"load {whole}, ptr {accumulator.slot}")
-        t.line(f"store {whole} {self._combined(accumulator, old, value)}, ptr {accumulator.slot}")
-
-    def _combined(self, accumulator: _Accumulator, a: str, b: str) -> str:
-        op = accumulator.item.op
-        if op in ("sum", "prod"):
-            instruction = {"sum": "add", "prod": "mul"}[op]
-            floating = accumulator.dtype.is_floating
-            return self.text.two(f"f{instruction}" if floating else instruction, a, b, accumulator.element)
-        if op in ("any", "all"):
-            return self.text.two("or" if op == "any" else "and", a, b, "i1")
-        return self._extreme(op, a, b, accumulator.dtype)
-
-    def _widened(self, value: str, accumulator: _Accumulator) -> str:
-        """A value in the type of its accumulator."""
-        dtype = accumulator.dtype
-        if not dtype.is_floating or accumulator.item.op in ("max", "min"):
-            return value
-        value, element = as_float(self.text, value, dtype)
-        return value if element == accumulator.element else self.text.convert("fpext", value, element, "double")
-
-    def _narrowed(self, value: str, accumulator: _Accumulator) -> str:
-        """The content of an accumulator in the dtype of the local."""
-        dtype = accumulator.dtype
-        if not dtype.is_floating or accumulator.item.op in ("max", "min"):
-            return value
-        if accumulator.element == "double" and dtype.name != "float64":
-            value = self.text.convert("fptrunc", value, "double", "float")
-        return from_float(self.text, value, dtype)
-
-    def _total(self, accumulator: _Accumulator) -> str:
-        """The lanes of an accumulator combined by halves, as a scalar of the local's dtype."""
-        t, element = self.text, accumulator.element
-        value = t.put(f"load <{self.lanes} x {element}>, ptr {accumulator.slot}")
-        lanes = self.lanes
-        while lanes > 1:
-            whole, half = f"<{lanes} x {element}>", lanes // 2
-            halves = []
-            for start in (0, half):
-                picked = ", ".join(f"i32 {start + lane}" for lane in range(half))
-                halves.append(t.put(f"shufflevector {whole} {value}, {whole} poison, <{half} x i32> <{picked}>"))
-            t.lanes = lanes = half
-            if half == 1:
-                halves = [t.put(f"extractelement <1 x {element}> {item}, i64 0") for item in halves]
-            value = self._combined(accumulator, *halves)
-        t.lanes = 1
-        return self._narrowed(value, accumulator)
+        t.line(f"store {whole} {accumulator.combined(t, old, value)}, ptr {accumulator.slot}")
 
     # memory
 
@@ -468,7 +362,7 @@ class _Printer:
     def _computed(self, expr: Expr, args: list[str]) -> str:
         t, op, dtype = self.text, expr.op, expr.dtype
         if op == "const":
-            return self._constant(expr.payload, dtype)
+            return constant(t, expr.payload, dtype)
         if op == "index":
             number: int = expr.payload
             value = t.splat(self.index[number], "i64")
@@ -481,125 +375,5 @@ class _Printer:
         if op == "select":
             return t.select(args[0], args[1], args[2], compute_type(dtype))
         if op == "cast":
-            return self._cast(args[0], expr.args[0].dtype, dtype)
-        source = expr.args[0].dtype
-        if not source.is_floating:
-            return self._integer(op, args, source)
-        if op in ("max", "min"):
-            return self._extreme(op, args[0], args[1], source)
-        floats = [as_float(self.text, arg, source) for arg in args]
-        values, element = [value for value, _ in floats], floats[0][1]
-        result = self._floating(op, values, element)
-        return result if dtype is boolean else from_float(self.text, result, dtype)
-
-    def _constant(self, payload: object, dtype: DType) -> str:
-        number = payload if isinstance(payload, (int, float)) else float(str(payload))
-        if dtype is bfloat16:
-            (bits,) = np.asarray([number], bfloat16.array_type).view(np.uint16)
-            return self.text.number(int(bits), "i16")
-        return self.text.number(number, compute_type(dtype))
-
-    def _floating(self, op: str, args: list[str], element: str) -> str:
-        t, whole = self.text, self.text.type(element)
-        if op in _FLOAT_BINARY:
-            return t.two(_FLOAT_BINARY[op], args[0], args[1], element)
-        if op in _COMPARISONS:
-            return t.put(f"fcmp {_COMPARISONS[op]} {whole} {args[0]}, {args[1]}")
-        if op in _ROUNDINGS:
-            return t.call(_ROUNDINGS[op], element, args[0])
-        if op == "neg":
-            return t.put(f"fneg {whole} {args[0]}")
-        if op == "isfinite":
-            return t.put(f"fcmp olt {whole} {t.call('fabs', element, args[0])}, {t.number(math.inf, element)}")
-        if op == "sign":
-            signed = t.call("copysign", element, t.number(1.0, element), args[0])
-            nonzero = t.put(f"fcmp one {whole} {args[0]}, {t.number(0.0, element)}")
-            return t.select(nonzero, signed, args[0], element)
-        symbol, body, needed = write_function(op, element, t.lanes)
-        t.functions |= {**needed, symbol: body}
-        return t.put(f"call {whole} @{symbol}({whole} {args[0]})")
-
-    def _extreme(self, op: str, a: str, b: str, dtype: DType) -> str:
-        """The larger or smaller of two; NaN if one of them is."""
-        t, element = self.text, compute_type(dtype)
-        relation = "gt" if op == "max" else "lt"
-        if not dtype.is_floating:
-            sign = "u" if dtype.kind == "uint" else "s"
-            return t.select(t.two(f"icmp {sign}{relation}", a, b, element), a, b, element)
-        (x, wide), (y, _) = as_float(self.text, a, dtype), as_float(self.text, b, dtype)
-        beyond = t.put(f"fcmp o{relation} {t.type(wide)} {x}, {y}")
-        chosen = t.select(beyond, a, b, element)
-        unordered = t.put(f"fcmp uno {t.type(wide)} {x}, {x}")
-        return t.select(unordered, a, chosen, element)
-
-    def _integer(self, op: str, args: list[str], dtype: DType) -> str:
-        t, element = self.text, compute_type(dtype)
-        whole = t.type(element)
-        if op in _INTEGER_BINARY:
-            return t.two(_INTEGER_BINARY[op], args[0], args[1], element)
-        if op in ("max", "min"):
-            return self._extreme(op, args[0], args[1], dtype)
-        signed = dtype.kind == "int"
-        if op in _COMPARISONS:
-            name = op if op in ("eq", "ne") else ("s" if signed else "u") + op
-            return t.put(f"icmp {name} {whole} {args[0]}, {args[1]}")
-        zero = t.number(0, element)
-        if op == "not":
-            return t.two("xor", args[0], t.number(-1 if element != "i1" else 1, element), element)
-        if op == "neg":
-            return t.two("sub", zero, args[0], element)
-        if op == "abs":
-            if not signed:
-                return args[0]
-            negative = t.put(f"icmp slt {whole} {args[0]}, {zero}")
-            return t.select(negative, t.two("sub", zero, args[0], element), args[0], element)
-        above = t.put(f"icmp {'s' if signed else 'u'}gt {whole} {args[0]}, {zero}")
-        result = t.select(above, t.number(1, element), zero, element)
-        if not signed:
-            return result
-        below = t.put(f"icmp slt {whole} {args[0]}, {zero}")
-        return t.select(below, t.number(-1, element), result, element)
-
-    def _cast(self, value: str, source: DType, target: DType) -> str:
-        t = self.text
-        if source.is_floating:
-            if target.is_floating:
-                return self._float_to_float(value, source, target)
-            value, element = as_float(self.text, value, source)
-            return self._float_to_integer(value, element, target)
-        if target.is_floating:
-            wide = "double" if target.name == "float64" else "float"
-            op = "sitofp" if source.kind == "int" else "uitofp"
-            return from_float(self.text, t.convert(op, value, compute_type(source), wide), target)
-        if target is boolean:
-            return t.put(f"icmp ne {t.type(compute_type(source))} {value}, {t.number(0, compute_type(source))}")
-        if source.size == target.size and source is not boolean:
-            return value
-        narrower = source.size > target.size and source is not boolean
-        op = "trunc" if narrower else "sext" if source.kind == "int" else "zext"
-        return t.convert(op, value, compute_type(source), compute_type(target))
-
-    def _float_to_float(self, value: str, source: DType, target: DType) -> str:
-        t = self.text
-        if source is target:
-            return value
-        if source.name == "float64":
-            if target is float16:
-                return t.convert("fptrunc", value, "double", "half")
-            return from_float(self.text, t.convert("fptrunc", value, "double", "float"), target)
-        value, _ = as_float(self.text, value, source)
-        if target.name == "float64":
-            return t.convert("fpext", value, "float", "double")
-        return value if target is float32 else from_float(self.text, value, target)
-
-    def _float_to_integer(self, value: str, element: str, target: DType) -> str:
-        """Truncated; the lowest integer for what does not fit, NaN included."""
-        t, whole, integer = self.text, self.text.type(element), compute_type(target)
-        bound = 2.0 ** (8 * target.size - 1)
-        low = -bound - 1 if element == "double" and target.size == 4 else -bound
-        relation = "ogt" if element == "double" and target.size == 4 else "oge"
-        above = t.put(f"fcmp {relation} {whole} {value}, {t.number(low, element)}")
-        below = t.put(f"fcmp olt {whole} {value}, {t.number(bound, element)}")
-        fits = t.two("and", above, below, "i1")
-        safe = t.select(fits, value, t.number(0.0, element), element)
-        return t.select(fits, t.convert("fptosi", safe, element, integer), t.number(-int(bound), integer), integer)
+            return cast(t, args[0], expr.args[0].dtype, dtype)
+        return computed(t, op, args, expr.args[0].dtype, dtype)

@@ -26,7 +26,7 @@ from headrace_cpu.absorbing import Absorbed, absorb
 from headrace_cpu.gathering import Gather, gather_call
 from headrace_cpu.lists import CHANGING, RECORD, ListOp, ListUse
 from headrace_cpu.onednn import Request
-from headrace_cpu.printer import prints
+from headrace_cpu.scalars import prints
 from headrace_cpu.values import byte_count, is_native
 
 __all__ = ["Key", "Schedule", "is_native", "schedule"]
