@@ -20,6 +20,7 @@ __all__ = [
     "bincount",
     "bincount_size",
     "bucketize",
+    "check_dense_rank",
     "check_weights",
     "histogram_bins",
     "histogram_fixed_width",
