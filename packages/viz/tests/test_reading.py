@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import DataLossError, NotFoundError
-from headrace.graph.proto.tensor_pb2 import TensorProto
+from headrace.graph.proto.tensor_pb2 import TensorProto, TensorShapeProto
+from headrace.graph.proto.types_pb2 import DT_STRING
 from headrace_viz import EventWriter, SummaryWriter
-from headrace_viz.proto.event_pb2 import Event, HistogramProto, Summary
+from headrace_viz.proto.event_pb2 import Event, HistogramProto, Summary, SummaryMetadata
 from headrace_viz.reading import find_runs, read_events, read_run, whole_events
 from headrace_viz.records import frame, read_records
 
@@ -47,6 +48,20 @@ def test_values_of_every_kind(tmp_path: Path) -> None:
     assert [data[:4] for data in values["tone", 3].value] == [b"RIFF"]
     assert values["note", 3].value.tolist() == ["a", "损失"]
     np.testing.assert_array_equal(values["table", 3].value, np.eye(2))
+
+
+@pytest.mark.parametrize(
+    ("shape", "sounds"),
+    [([], [b"0"]), ([2], [b"0", b"1"]), ([2, 2], [b"0", b"2"]), ([0], []), ([3, 0], []), ([0, 2], [])],
+)
+def test_sounds_of_every_shape(tmp_path: Path, shape: list[int], sounds: list[bytes]) -> None:
+    metadata = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="audio"))
+    items = [b"%d" % number for number in range(math.prod(shape))]
+    dims = TensorShapeProto(dim=[TensorShapeProto.Dim(size=size) for size in shape])
+    data = TensorProto(dtype=DT_STRING, tensor_shape=dims, string_val=items)
+    path = _one(tmp_path / "events.tfevents", Summary.Value(tag="tone", tensor=data, metadata=metadata))
+    (value,) = read_run([path])
+    assert value.value == sounds
 
 
 def test_values_in_the_form_of_tensorflow_1(tmp_path: Path) -> None:

@@ -210,7 +210,8 @@ def _value_of(value: Summary.Value, kind: str) -> Any:
     if kind == "images" and array.dtype == object and array.ndim == 1:
         return array[2:].tolist()
     if kind == "audio" and array.dtype == object:
-        return (array if array.ndim == 1 else array.reshape(len(array), -1)[:, 0]).tolist()
+        labelled = array.ndim > 1 and array.size > 0
+        return (array.reshape(len(array), -1)[:, 0] if labelled else array.ravel()).tolist()
     if kind == "text" and array.dtype == object:
         return np.array([item.decode(errors="replace") for item in array.ravel()], str).reshape(array.shape)
     return array

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from headrace.errors import DataLossError, HeadraceError, InvalidArgumentError
 from headrace_viz.profiling.timeline import Timeline
 from headrace_viz.profiling.xspace import read_xspace, to_xspace
-from headrace_viz.proto.xspace_pb2 import XSpace
+from headrace_viz.proto.xspace_pb2 import XSpace, XStat
 
 from .timelines import GROUP, OPS, divided_step, step, timeline
 
@@ -126,3 +126,19 @@ def test_no_change_of_a_byte_makes_the_reader_fail_otherwise(
     path.write_bytes(data[: place % len(data)] if cut else data)
     with contextlib.suppress(HeadraceError):
         read_xspace(path)
+
+
+def test_a_number_in_place_of_a_text_is_damage(tmp_path: Path) -> None:
+    for wanted, wrong in (("argument_bytes", {"str_value": "x"}), ("backend", {"int64_value": 1})):
+        space = to_xspace(timeline(step(1, 1_000_100)))
+        host = space.planes[0]
+        number = next(number for number, found in host.stat_metadata.items() if found.name == wanted)
+        for line in host.lines:
+            for event in line.events:
+                for stat in event.stats:
+                    if stat.metadata_id == number:
+                        stat.CopyFrom(XStat(metadata_id=number, **wrong))
+        path = tmp_path / "a.xplane.pb"
+        path.write_bytes(space.SerializeToString())
+        with pytest.raises(DataLossError, match=f"a profile is damaged\n(.*\n)*.*of {wanted}"):
+            read_xspace(path)

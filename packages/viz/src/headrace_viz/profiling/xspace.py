@@ -47,6 +47,9 @@ _MEMBERS_STAT = "members"
 _WAITS_STAT = "waits"
 _SEGMENT_STATS = ("iteration", "queue_ns", "bytes_in", "bytes_out")
 _TRANSFER_STATS = ("tensor", "source", "target", "bytes", "source_thread", "target_thread", "waited_ns")
+_TEXT_STATS = frozenset(
+    {"backend", "error", "iteration", "kernel", "kind", "members", "source", "target", "tensor", "type"}
+)
 _QUEUE_LINE, _TRANSFER_LINE = 2**40, 2**40 + 1
 """Numbers of lines that are no threads: greater than any number of one."""
 _LINES = {_QUEUE_LINE: "queue", _TRANSFER_LINE: "transfers"}
@@ -211,7 +214,7 @@ def read_xspace(path: str | os.PathLike[str]) -> Timeline:
     facts = _own_facts(space, path)
     try:
         return _timeline(space, facts)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise _damaged(path, f"{type(error).__name__}: {error}") from error
 
 
@@ -244,22 +247,22 @@ def _damaged(path: str | os.PathLike[str], got: str) -> DataLossError:
 
 
 def _timeline(space: XSpace, facts: dict[str, Any]) -> Timeline:
-    reader = _Reader(facts["start_ns"])
+    reader = _Reader(int(facts["start_ns"]))
     for plane in space.planes:
         if plane.name != _OWN_PLANE:
             reader.read(plane)
     return Timeline(
         host=facts["host"],
         process_id=facts["process_id"],
-        clock=ProcessClock(facts["clock_identity"], tuple(ClockPair(*pair) for pair in facts["clock_pairs"])),
-        start_ns=facts["start_ns"],
-        end_ns=facts["end_ns"],
+        clock=ProcessClock(facts["clock_identity"], tuple(ClockPair(*map(int, pair)) for pair in facts["clock_pairs"])),
+        start_ns=int(facts["start_ns"]),
+        end_ns=int(facts["end_ns"]),
         threads={int(number): name for number, name in facts["threads"].items()},
         ops=tuple(reader.ops),
         steps=tuple(reader.step_events()),
-        memory=tuple(MemorySample(*sample) for sample in facts["memory"]),
-        skipped_steps=facts["skipped_steps"],
-        ceilings=None if facts["ceilings"] is None else Ceilings(*facts["ceilings"]),
+        memory=tuple(MemorySample(*map(int, sample)) for sample in facts["memory"]),
+        skipped_steps=int(facts["skipped_steps"]),
+        ceilings=None if facts["ceilings"] is None else Ceilings(*map(float, facts["ceilings"])),
     )
 
 
@@ -324,7 +327,7 @@ class _Reader:
             case _ if name == _PREPARE:
                 self._called[step] = start
             case _:
-                given = {key: stats.get(key, "") for key in _STEP_STATS}
+                given = {key: stats.get(key, "") if key in _TEXT_STATS else stats[key] for key in _STEP_STATS}
                 self._steps[step] = {"step": step, "thread_id": thread, "start_ns": start, "end_ns": end, **given}
 
     def step_events(self) -> Iterator[StepEvent]:
@@ -339,8 +342,16 @@ class _Reader:
 
 
 def _values(stats: Any, names: dict[int, str]) -> dict[str, Any]:
+    """Return named values.
+
+    Raises:
+      TypeError: one has another kind than a profile gives it.
+    """
+
     def value(stat: XStat) -> Any:
         kind = stat.WhichOneof("value")
-        return None if kind is None else getattr(stat, kind)
+        if kind is None or (kind == "str_value") != (names[stat.metadata_id] in _TEXT_STATS):
+            raise TypeError(f"{kind} of {names[stat.metadata_id]}")
+        return getattr(stat, kind)
 
     return {names[stat.metadata_id]: value(stat) for stat in stats}
