@@ -33,6 +33,7 @@ def rows(quick: bool) -> Iterator[Row]:
     yield refusals()
     yield resumed()
     yield killed(20 if quick else 300)
+    yield crowded()
     yield from memory(quick)
     yield from speed(quick)
     yield interchange()
@@ -80,6 +81,12 @@ def killed(kills: int) -> Row:
     asked = f"{kills} kills at random moments of saving: no invalid checkpoint, nothing acknowledged lost"
     arguments = ("-k", "kill_9", str(TESTS / "test_saver.py"))
     return run_tests("kill -9", asked, *arguments, env={"HEADRACE_KILLS": str(kills)})
+
+
+def crowded() -> Row:
+    """Let several processes save, delete and read the same steps."""
+    asked = "several processes in one directory: no error, nothing lost, no wrong value"
+    return run_tests("many processes", asked, str(TESTS / "test_processes.py"))
 
 
 def memory(quick: bool) -> Iterator[Row]:
