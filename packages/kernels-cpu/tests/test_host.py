@@ -28,7 +28,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_code_is_kept_and_found_again(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert answer(host(), 41) == 41
+    assert answer(Host(), 41) == 41
     (file,) = cache.iterdir()
     kept = file.read_bytes()
 
@@ -40,9 +40,17 @@ def test_code_is_kept_and_found_again(cache: Path, monkeypatch: pytest.MonkeyPat
     assert file.read_bytes() == kept
 
 
+def test_code_that_is_there_is_not_loaded_again(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, text = Host(), TEXT.format(n=42)
+    address = machine.load(text, "answer_42")
+    monkeypatch.setenv("HEADRACE_CACHE", "off")
+    assert machine.load(text, "answer_42") == address
+    assert machine.load(TEXT.format(n=40), "answer_40") != address
+
+
 @pytest.mark.parametrize("damage", [b"", b"headrace-cpu\n", b"something else"])
 def test_damaged_code_is_compiled_again(cache: Path, damage: bytes) -> None:
-    answer(host(), 43)
+    answer(Host(), 43)
     (file,) = cache.iterdir()
     whole = file.read_bytes()
     file.write_bytes(damage or whole[:-7])

@@ -26,6 +26,7 @@ class Host:
         self.triple = llvm.get_process_triple()
         self._lock = threading.Lock()
         self._engine: llvm.ExecutionEngine | None = None
+        self._addresses: dict[tuple[str, str], int] = {}
         self._keep: list[object] = []
         self.openmp = _load_openmp()
 
@@ -60,6 +61,8 @@ class Host:
             ).encode()
         ).hexdigest()
         with self._lock:
+            if (key, symbol) in self._addresses:  # models that are loaded again and again would fill the memory
+                return self._addresses[key, symbol]
             code = _read(key)
             machine = self.machine()
             if code is None:
@@ -70,8 +73,8 @@ class Host:
                 self._engine = llvm.create_mcjit_compiler(empty, machine)
             self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
             self._engine.finalize_object()
-            address = self._engine.get_function_address(symbol)
-            return int(address)
+            address = self._addresses[key, symbol] = int(self._engine.get_function_address(symbol))
+            return address
 
     def _compiled(self, text: str, machine: llvm.TargetMachine) -> bytes:
         module = llvm.parse_assembly(f'target triple = "{self.triple}"\n{text}')

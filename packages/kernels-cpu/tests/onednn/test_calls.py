@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -214,6 +216,31 @@ def test_constant_weights_are_prepared_once(narrow: bool) -> None:
     assert len(call.primitives) == 1
     assert len(call.constants) == 1
     assert not call.scratch
+
+
+def test_what_a_step_has_made_in_the_library_goes_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = onednn()
+    assert library is not None
+    ended: Counter[str] = Counter()
+    for kind in ("primitive", "memory", "stream"):
+        destroy = getattr(library.library, f"dnnl_{kind}_destroy")
+
+        def counted(handle: Any, kind: str = kind, destroy: Any = destroy) -> int:
+            ended[kind] += 1
+            return int(destroy(handle))
+
+        monkeypatch.setattr(library.library, f"dnnl_{kind}_destroy", counted)
+    graph, inputs, outputs = graph_of(lambda a, b: a @ b @ b, [normal(64, 64), normal(64, 64)])
+    with hr.config(backend="cpu"):
+        chosen = hr.config()
+    with hr.Session(graph, config=chosen) as session:
+        session.run(outputs, feeds=dict.fromkeys(inputs, normal(64, 64)))
+        gc.collect()
+        before = ended.copy()
+    gc.collect()
+    assert ended["primitive"] - before["primitive"] == 2
+    assert ended["memory"] - before["memory"] >= 6
+    assert ended["stream"] - before["stream"] >= 1
 
 
 @pytest.mark.parametrize("shape", [(0, 4, 4, 3), (2, 0, 4, 3)])

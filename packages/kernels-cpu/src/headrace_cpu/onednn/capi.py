@@ -10,9 +10,9 @@ import ctypes
 import importlib.metadata
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -58,6 +58,21 @@ class Primitive:
 
     handle: int
     arguments: tuple[Argument, ...]
+
+
+class _Owned(int):
+    """A handle that is destroyed with the last reference to this object: models come and go in a server."""
+
+    _destroy: Callable[[Pointer], int]
+
+    def __new__(cls, handle: Pointer, destroy: Callable[[Pointer], int]) -> Self:
+        """Take a handle, and the library's function for its end."""
+        made = super().__new__(cls, handle.value or 0)
+        made._destroy = destroy
+        return made
+
+    def __del__(self) -> None:
+        self._destroy(Pointer(self))
 
 
 class _ExecutionArgument(ctypes.Structure):
@@ -180,7 +195,7 @@ class OneDnn:
         """The primitive of a descriptor."""
         made = Pointer()
         self._check("dnnl_primitive_create", ctypes.byref(made), Pointer(description))
-        return int(made.value or 0)
+        return _Owned(made, self.library.dnnl_primitive_destroy)
 
     def implementation(self, description: int) -> str:
         """The name of the code that a primitive runs; `ref` is code that nobody made fast."""
@@ -234,20 +249,21 @@ class OneDnn:
         """
         stream = Pointer()
         self._check("dnnl_stream_create", ctypes.byref(stream), self.engine, 1)
-        found = [int(stream.value or 0)]
+        found: list[int] = [_Owned(stream, self.library.dnnl_stream_destroy)]
+        keep.append(found[0])
         for primitive in primitives:
-            memories = []
+            memories: list[int] = []
             for _, _, layout in primitive.arguments:
                 memory = Pointer()
                 self._check("dnnl_memory_create", ctypes.byref(memory), Pointer(layout.handle), self.engine, None)
-                memories.append(int(memory.value or 0))
+                memories.append(_Owned(memory, self.library.dnnl_memory_destroy))
             table = (_ExecutionArgument * len(memories))(
                 *(
                     _ExecutionArgument(argument, memory)
                     for (argument, _, _), memory in zip(primitive.arguments, memories, strict=True)
                 )
             )
-            keep.append(table)
+            keep += [table, primitive.handle, *memories]
             found += [primitive.handle, ctypes.addressof(table), *memories]
         return found
 
