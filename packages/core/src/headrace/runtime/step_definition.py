@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from headrace.config import Config
 from headrace.errors import FeedError
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
-from headrace.plan.plan import Plan, compile_plan
+from headrace.plan.plan import Plan, compile_plan, find_backend
 from headrace.plan.threads import blas_pools
 from headrace.runtime.executor import StepExecutor, run_step
 from headrace.runtime.feeds import check_feed_shape, feed_converter
@@ -167,15 +168,23 @@ class StepDefinition:
 
     def _run_once(self, targets: Sequence[Operation]) -> None:
         """Run initializers: a step without feeds or fetches."""
-        plan = compile_plan(
-            self._graph, (), targets, (), (), self._resources, self._config, StepExecutor, PartsExecutor
-        )
+        config = _for_one_run(self._config)
+        plan = compile_plan(self._graph, (), targets, (), (), self._resources, config, StepExecutor, PartsExecutor)
         if plan.blocks:
             self._observed(plan, (), StepController(stall_timeout=self._config.stall_timeout))
             return
         if blas_pools.threads != self._blas_threads:
             blas_pools.bound(self._blas_threads)
         plan.compiled(())
+
+
+def _for_one_run(config: Config) -> Config:
+    """Options for a step that runs once: NumPy begins at once, where machine code takes 20 ms a variable to compile.
+
+    A backend with memory of its own makes its values itself.
+    """
+    on_host = all(device.startswith("CPU:") for device in find_backend(config.backend).devices())
+    return replace(config, backend="numpy") if on_host else config
 
 
 def check_value_count(feeds: Sequence[Tensor], values: Sequence[Any]) -> None:
