@@ -181,7 +181,7 @@ class _Search:
         goes_on = line.op.type in EPILOGUES and self._has_epilogues and line.op.outputs[0].dtype is float32
         last = line.op.attrs.get("data_format", "NHWC").endswith("C")
         kinds: set[str] = set()
-        while self._used[current] == 1 and current in self._reader and len(line.outputs) == 1:
+        while self._used[current] == 1 and current in self._reader:
             place = self._reader[current]
             reader = self._lines[place]
             if place in self.found.lines or place in self.found.calls:

@@ -142,6 +142,39 @@ def test_batch_normalisation_in_training_is_native_and_gives_its_zeros() -> None
     assert calls(graph_of(build, arrays)[0], "FusedBatchNormGradV3")[0] is not None
 
 
+@pytest.mark.parametrize("version", ["", "V2"])
+def test_batch_normalisation_in_earlier_forms(version: str) -> None:
+    def build(x: hr.Tensor, dy: hr.Tensor, scale: hr.Tensor, offset: hr.Tensor) -> list[hr.Tensor]:
+        nothing = hr.zeros([0])
+        y, *rest = hr.apply_op(f"FusedBatchNorm{version}", x, scale, offset, nothing, nothing)
+        return [y, *rest, *hr.apply_op(f"FusedBatchNormGrad{version}", dy, x, scale, rest[2], rest[3])]
+
+    arrays = normal(2, 5, 4, 8), normal(3, 5, 4, 8)[:2], normal(8), normal(8)
+    compared(build, *arrays, tolerance=2e-5)
+    graph = graph_of(build, arrays)[0]
+    for name in (f"FusedBatchNorm{version}", f"FusedBatchNormGrad{version}"):
+        assert all(call is not None for call in calls(graph, name))
+
+
+@needs_bfloat16
+def test_batch_normalisation_between_rounded_convolutions_reads_and_gives_bfloat16() -> None:
+    def build(x: hr.Tensor, k: hr.Tensor, scale: hr.Tensor, offset: hr.Tensor) -> list[hr.Tensor]:
+        y, mean, _ = hr.nn.batch_norm(hr.nn.conv2d(x, k), scale, offset, scale, offset, factor=0.5)
+        return [hr.nn.conv2d(y, k), mean]
+
+    arrays = normal(2, 5, 6, 8), normal(1, 1, 8, 8), normal(8), normal(8)
+    compared(build, *arrays, options=hr.mixed_precision, tolerance=2e-2)
+    graph, inputs, outputs = graph_of(build, arrays)
+    with hr.config(backend="cpu"):
+        options = hr.mixed_precision()
+    with hr.Session(graph, config=options) as session:
+        found = session.optimized_graph(outputs, dict(zip(inputs, arrays, strict=True)))
+        trace = hr.Trace()
+        session.run(outputs, feeds=dict(zip(inputs, arrays, strict=True)), trace=trace)
+    assert "FusedBatchNormV3" in {op.type for op in found.operations}
+    assert set(trace.steps[0].kernels) == {"headrace_cpu.loops"}
+
+
 @pytest.mark.parametrize("shape", [(2, 5, 4, 32), (1, 3, 3, 96), (2, 3, 3, 7)])
 def test_normalisation_over_neighbours(shape: tuple[int, ...]) -> None:
     def build(x: hr.Tensor) -> list[hr.Tensor]:

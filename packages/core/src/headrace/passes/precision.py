@@ -34,6 +34,8 @@ ALLOW = frozenset(
 )
 """Products: they always read rounded values."""
 
+_NORMALIZATIONS = frozenset(f"FusedBatchNorm{kind}{version}" for kind in ("", "Grad") for version in ("", "V2", "V3"))
+
 INFER = frozenset(
     {
         *(
@@ -53,7 +55,7 @@ INFER = frozenset(
         *("Elu", "EluGrad", "Gelu", "LeakyRelu", "LeakyReluGrad", "Relu", "Relu6", "Relu6Grad", "ReluGrad", "Selu"),
         *("SeluGrad", "Sigmoid", "SigmoidGrad", "Softplus", "SoftplusGrad", "Softsign", "Tanh", "TanhGrad", "Erf"),
         *("AvgPool", "AvgPoolGrad", "MaxPool", "MaxPoolGrad", "MaxPoolGradGrad"),
-        *("FusedBatchNormV3", "FusedBatchNormGradV3"),
+        *_NORMALIZATIONS,
         *("BroadcastTo", "ConcatV2", "ExpandDims", "Identity", "Pack", "Pad", "PadV2", "Reshape"),
         *("ReverseV2", "Select", "SelectV2", "Slice", "Split", "SplitV", "Squeeze", "StopGradient", "StridedSlice"),
         *("StridedSliceGrad", "Tile", "Transpose", "Unpack", "DepthToSpace", "SpaceToDepth", "OnesLike", "ZerosLike"),
@@ -83,15 +85,13 @@ _MOVES = frozenset(
 )
 """Types whose outputs are elements of input 0: these may be moved as bfloat16 just as well."""
 
-_APART = frozenset(
-    {"AvgPool", "AvgPoolGrad", "MaxPool", "MaxPoolGrad", "FusedBatchNormV3", "FusedBatchNormGradV3", *ALLOW}
-)
+_APART = frozenset({"AvgPool", "AvgPoolGrad", "MaxPool", "MaxPoolGrad", *_NORMALIZATIONS, *ALLOW})
 """Types that are seldom fused with what is around them: what they read and give lies in memory, narrow if it may be."""
 
 _EPILOGUES = frozenset({"Add", "AddV2", "BiasAdd", "Relu"})
 """Types that libraries compute together with the product before: only what comes out at the end lies in memory."""
 
-_IMAGES = {"FusedBatchNormV3": frozenset({0}), "FusedBatchNormGradV3": frozenset({0, 1})}
+_IMAGES = {name: frozenset({0, 1} if "Grad" in name else {0}) for name in _NORMALIZATIONS}
 """For types that tolerate the rounding of some inputs only, their positions; of outputs they have the first rounded."""
 
 _CHOOSING = frozenset({"MaxPoolGrad", "MaxPoolGradGrad"})

@@ -34,7 +34,7 @@ def _batch_norm_dtypes(call: CallWriter, images: tuple[int, ...]) -> bool:
     ) and (len({dtypes[position] for position in images}) == 1)
 
 
-@makes_calls("FusedBatchNormV3")
+@makes_calls("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 def _batch_norm(call: CallWriter) -> bool:
     """Inputs x, scale, offset, mean, variance; outputs y, new mean and variance, used mean and variance, nothing."""
     attrs = call.request.op.attrs
@@ -69,15 +69,16 @@ def _batch_norm(call: CallWriter) -> bool:
     return True
 
 
-@makes_calls("FusedBatchNormGradV3")
+@makes_calls("FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3")
 def _batch_norm_gradient(call: CallWriter) -> bool:
-    """Inputs dy, x, scale, mean, variance, nothing; outputs by x, scale and offset, and two zeros."""
+    """Inputs dy, x, scale, mean, variance and, last, nothing; outputs by x, scale and offset, and two zeros."""
     attrs = call.request.op.attrs
-    if not _batch_norm_dtypes(call, (0, 1, 6)):
+    made = len(call.request.op.inputs)
+    if not _batch_norm_dtypes(call, (0, 1, made)):
         return False
     library = call.library
     last = not attrs["data_format"].startswith("NC")
-    dy, x, dx = (_images(call, position, channels_last=last) for position in (0, 1, 6))
+    dy, x, dx = (_images(call, position, channels_last=last) for position in (0, 1, made))
     vector, epsilon = call.plain(2), ctypes.c_float(attrs["epsilon"])
     flags = SCALE | SHIFT | (0 if attrs["is_training"] else GLOBAL_STATISTICS)
     hint = library.describe("batch_normalization_forward", capi.FORWARD_TRAINING, x, x, epsilon, flags, None)
@@ -94,12 +95,12 @@ def _batch_norm_gradient(call: CallWriter) -> bool:
         (capi.SCALE, 2, vector),
         (capi.MEAN, 3, vector),
         (capi.VARIANCE, 4, vector),
-        (capi.DIFF_SRC, 6, dx),
-        (capi.DIFF_SCALE, 7, vector),
-        (capi.DIFF_SHIFT, 8, vector),
+        (capi.DIFF_SRC, made, dx),
+        (capi.DIFF_SCALE, made + 1, vector),
+        (capi.DIFF_SHIFT, made + 2, vector),
     )
-    call.clear(9)
-    call.clear(10)
+    call.clear(made + 3)
+    call.clear(made + 4)
     return True
 
 
