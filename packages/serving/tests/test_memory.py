@@ -72,3 +72,14 @@ def test_cycles_are_freed_at_once() -> None:
     Cycle()
     return_memory()
     assert resident() - before < 4 * MEGABYTE
+
+
+def test_collections_look_at_what_is_made_later_alone() -> None:
+    code = (
+        "import gc, headrace_serving.cli; from headrace_serving.memory import *\n"
+        "keep_out_of_collections(); print(len(gc.get_objects()), gc.get_freeze_count())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    looked_at, frozen = map(int, done.stdout.split())
+    assert looked_at < 1000
+    assert frozen > 10_000

@@ -32,6 +32,7 @@ from headrace_serving.endpoint import Endpoint
 from headrace_serving.execution import Executor, limit_blas
 from headrace_serving.listen import DEFAULT_GRACE, listen, run, url_of
 from headrace_serving.manager import ModelManager
+from headrace_serving.memory import keep_out_of_collections
 from headrace_serving.repository import ModelRepository, ModelSpec, State, no_version_loads, version_folders
 from headrace_serving.server import ModelServer
 from headrace_serving.siblings import Siblings
@@ -309,6 +310,7 @@ def serve(
         repository = ModelRepository()
         load = functools.partial(load_model, mapped=place is not None)  # workers share the files' pages
         manager = ModelManager(repository, models.catalog, load, _warm_up_sizes(batching))
+        keep_out_of_collections()
         manager.reload()
         _check_loaded(repository, folders)
         listener = listen(host, port) if place is None else place.listener

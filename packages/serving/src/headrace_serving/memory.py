@@ -45,3 +45,12 @@ def return_memory() -> None:
 def _set_option(option: int, number: int) -> None:
     with contextlib.suppress(OSError, AttributeError):  # other C libraries have no such options
         ctypes.CDLL(None).mallopt(option, number)
+
+
+def keep_out_of_collections() -> None:
+    """Let Python look no more at the objects that there are now, such as modules: no collection would free them.
+
+    Each that looks at all of them keeps every request waiting for some 30 ms.
+    """
+    gc.collect()
+    gc.freeze()
