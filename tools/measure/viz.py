@@ -107,14 +107,14 @@ def rendered(quick: bool) -> Row:
     if browser is None:
         return Row(what, asked, "no Chromium is installed", False)
     environment = {"HEADRACE_BROWSER": browser}
-    tests = str(TESTS / "test_browser.py")
+    tests = "-m", "browser", str(TESTS / "test_browser.py"), str(TESTS / "report" / "test_page.py")
     if quick:
-        return run_tests(what, asked, tests, env=environment, may_skip=True)
+        return run_tests(what, asked, *tests, env=environment, may_skip=True)
     python = kept_environment(
         "viz-browser", "tensorboard>=2.18", "tensorboard-plugin-profile", "pytest>=8.3", "hypothesis>=6.112",
         "-e", str(CORE), "-e", str(VIZ),
     )  # fmt: skip
-    return run_tests(what, asked, tests, env=environment, python=str(python))
+    return run_tests(what, asked, *tests, env=environment, python=str(python))
 
 
 def large_graph(quick: bool) -> Row:
