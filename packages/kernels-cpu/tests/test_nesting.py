@@ -6,6 +6,7 @@ import math
 import subprocess
 import sys
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -422,3 +423,34 @@ def test_random_nests_have_the_bits_of_the_existing_path(monkeypatch: pytest.Mon
         return [hr.while_loop(lambda i, s: i < 3, loop, (0, x))[1]]
 
     native(monkeypatch, build, *rng.normal(size=(2, 6)).astype(np.float32))
+
+
+def test_a_deadline_ends_a_loop_whose_work_is_in_a_branch() -> None:
+    with hr.Graph().as_default() as graph:
+        x, limit = hr.placeholder(hr.float32, [100_000]), hr.placeholder(hr.int64, [])
+
+        def step(i: hr.Tensor, s: hr.Tensor) -> tuple[hr.Tensor, hr.Tensor]:
+            return i + 1, hr.cond(i >= 0, lambda: hr.tanh(hr.exp(s) + x), lambda: x)
+
+        end = hr.while_loop(lambda i, s: i < limit, step, (hr.constant(0, hr.int64), x))[1]
+    with hr.Session(graph, config=CPU) as session:
+        session.run(end, feeds={x: np.zeros(100_000), limit: 2})
+        started = time.monotonic()
+        with pytest.raises(hr.errors.DeadlineExceededError, match="did not end in time"):
+            session.run(end, feeds={x: np.zeros(100_000), limit: 10**12}, timeout=0.05)
+        assert time.monotonic() - started < 1.0
+
+
+def test_a_loop_reads_a_variable_as_it_was_before_it_and_after_an_update() -> None:
+    with hr.Graph().as_default() as graph:
+        v = hr.Variable(X)
+        first = summed(3, v.value)[1]
+        with hr.control_dependencies([first]):
+            changed = v.assign_add(hr.ones([5]))
+        assert changed is not None
+        with hr.control_dependencies([changed]):
+            second = summed(3, v.read())[1]
+    with hr.Session(graph, config=CPU) as session:
+        before, after = session.run([first, second])
+    np.testing.assert_array_equal(before, X * np.float32(1.875))
+    np.testing.assert_allclose(after, (X + 1) * np.float32(1.875), rtol=1e-6)

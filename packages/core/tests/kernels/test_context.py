@@ -44,3 +44,5 @@ def test_no_function_is_called_where_there_are_none() -> None:
         hr.errors.InternalError, match=r"function 'f' was called where there are none(.|\n)*Backend\.compile"
     ):
         NO_FUNCTIONS.compiled("f", [])
+    with pytest.raises(hr.errors.InternalError, match="function 'g' was called where there are none"):
+        NO_FUNCTIONS.segment("g", [])

@@ -42,7 +42,7 @@ class ListOp:
       size: bytes of an element.
       count: how many elements it makes or expects, where that is known.
       reads: the positions of the inputs that it looks at.
-      scratch, constants: none.
+      scratch: none.
     """
 
     type: str
@@ -50,7 +50,6 @@ class ListOp:
     count: int
     reads: tuple[int, ...]
     scratch: tuple[int, ...] = ()
-    constants: tuple[Any, ...] = ()
 
     @property
     def grows(self) -> bool:
@@ -126,8 +125,16 @@ def find_lists(program: Program, given: Collection[int], nested: NestedLists) ->
       What is native, or None if one of the lists that are given cannot be.
     """
     excluded: set[int] = set()
+    found: dict[tuple[int, frozenset[int]], Any] = {}
+
+    def once(line: Line, places: frozenset[int]) -> Any:
+        key = line.outputs[0], places
+        if key not in found:
+            found[key] = nested(line, places)
+        return found[key]
+
     while True:
-        finder = _Finder(program, given, nested, excluded)
+        finder = _Finder(program, given, once, excluded)
         try:
             finder.find()
         except _Refused as refused:

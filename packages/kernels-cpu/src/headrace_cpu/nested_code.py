@@ -216,8 +216,10 @@ def _copy_if_wanted(t: Text, target: str, source: str, size: int) -> None:
 
 
 def _cost(layout: Layout) -> int:
-    schedule = layout.schedule
-    return estimate(layout.units, lambda key: schedule.sizes.get(key, 0))
+    """Nanoseconds that a block may take, without the loops in it."""
+    sizes = layout.schedule.sizes
+    branches = [unit.call.layouts for unit in layout.units if isinstance(unit.call, NativeBranch)]
+    return estimate(layout.units, lambda key: sizes.get(key, 0)) + sum(max(map(_cost, found)) for found in branches)
 
 
 def _branch(module: Module, branch: NativeBranch) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from headrace import Tensor
 from headrace.errors import HeadraceError
@@ -54,9 +54,6 @@ class NativeLoop:
     offsets: tuple[int, ...]
     half: int
     outputs: tuple[Key, ...]
-
-    constants: ClassVar[tuple[Any, ...]] = ()
-    """As library calls have them; there are none."""
 
     @property
     def layouts(self) -> tuple[Layout, ...]:

@@ -189,11 +189,13 @@ class _Maker:
             self.schedule.nested.add(number)
         made = tuple(output for output in line.outputs if self.root(output) == output)
         constants = self.schedule.program.constants
+        reads = tuple(dict.fromkeys(self.root(item) for item in inputs if item not in constants))
         item = Item(
             name=line.op.name,
             outputs=(),
-            reads=tuple(dict.fromkeys(self.root(item) for item in inputs if item not in constants)),
+            reads=reads,
             writes=(*made, *map(self.root, changed)),
+            mutable=frozenset(key for key in reads if isinstance(key, tuple)),
             after=self._waits(line),
         )
         self.schedule.library[number] = call
