@@ -16,10 +16,11 @@ import numpy as np
 from headrace import Operation
 from headrace.errors import HeadraceError
 from headrace.interfaces import OpHook
-from headrace.plan import ALIGNMENT, Line, checked_kernel, exhausted, explained
+from headrace.plan import ALIGNMENT, Line, PlannedMemory, Work, checked_kernel, exhausted, explained
 from headrace_cpu.calling import ListStores
 from headrace_cpu.driver import DriverText
 from headrace_cpu.layout import Layout
+from headrace_cpu.needs import memory_of, work_in
 from headrace_cpu.onednn import onednn
 from headrace_cpu.source import StepSource
 from headrace_cpu.units import ARRAY_TYPE, FIRST_HANDLE, LIBRARY_THREADS, STORES, THREADS
@@ -122,6 +123,16 @@ class CpuPlan:
     def arena_bytes(self) -> int:
         """Bytes of one arena; each step that runs at the same time has its own."""
         return self.layout.allocation.size
+
+    @functools.cached_property
+    def memory(self) -> PlannedMemory:
+        """What one step needs."""
+        return memory_of(self.layout)
+
+    @functools.cached_property
+    def work(self) -> Sequence[Work]:
+        """What it runs, group by group."""
+        return work_in(self.layout.schedule)
 
     def __call__(self, arguments: Sequence[Any], /) -> Sequence[Any]:
         """Run the segment once."""

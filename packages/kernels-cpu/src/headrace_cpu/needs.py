@@ -1,0 +1,108 @@
+"""What a layout needs and what it runs, for limits of memory and for those who ask what was compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace import Operation
+from headrace.plan import (
+    LargeValue,
+    PlannedMemory,
+    Work,
+    memory_use,
+    planned,
+    size_bounds,
+    unknown_needs,
+    work_of,
+)
+from headrace_cpu.gathering import Gather
+from headrace_cpu.layout import Layout
+from headrace_cpu.lists import ListOp
+from headrace_cpu.nesting import NativeBranch, NativeLoop
+from headrace_cpu.pooling import Pooling
+from headrace_cpu.scheduling import Key, Schedule
+
+__all__ = ["memory_of", "work_in"]
+
+_CALLS: dict[type, tuple[str, str]] = {
+    Gather: ("headrace_cpu.gather", "rows are copied as they are"),
+    ListOp: ("headrace_cpu.lists", "the list lives in native memory"),
+    NativeBranch: ("headrace_cpu.branch", "both branches are native code"),
+    NativeLoop: ("headrace_cpu.loop", "condition and body are native code"),
+    Pooling: ("headrace_cpu.pooling", "windows that slide along rows"),
+}
+"""For a call that is no library's what it is named, and why."""
+
+
+def memory_of(layout: Layout) -> PlannedMemory:
+    """What one step of a layout needs beside variables, feeds and constants."""
+    program = layout.schedule.program
+    bounds = size_bounds(program)
+    outside = {number: layout.schedule.sizes.get(key, 0) for key, number in _fresh(layout)}
+    unknown: list[str] = []
+    for run in layout.runs:
+        if run.kind == "host":
+            line = program.lines[run.lines[0]]
+            unknown += unknown_needs(line)
+            if not line.kernel.aliases:
+                outside |= {n: bounds[n] for n in line.outputs if n not in layout.allocation.offsets}
+
+    def name(number: int, size: int) -> LargeValue:
+        if number < len(program.tensors):
+            return LargeValue.of(program.tensors[number], size)
+        return LargeValue("partial results, or memory that a library works in", size)
+
+    use = memory_use(layout.steps, layout.results, layout.allocation, outside)
+    return planned(use, layout.allocation.floor, name, unknown)
+
+
+def _fresh(layout: Layout) -> list[tuple[Key, int]]:
+    return [(key, layout.numbers[key]) for key in layout.fresh]
+
+
+def work_in(schedule: Schedule) -> tuple[Work, ...]:
+    """What a schedule runs, group by group, in order."""
+    wanted = {schedule.roots.get(number, number) for number in schedule.program.results}
+    readers: dict[Key, set[int]] = {}
+    for number, group in enumerate(schedule.groups):
+        for key in group.reads:
+            readers.setdefault(key, set()).add(number)
+    found = []
+    for kind, numbers in schedule.order:
+        for number in numbers:
+            group = schedule.groups[number]
+            kept = [
+                key
+                for key in group.writes
+                if isinstance(key, tuple) or key in wanted or readers.get(key, set()) - {number}
+            ]
+            read = [key for key in group.reads if key not in group.writes or isinstance(key, tuple)]
+            moved = sum(schedule.sizes.get(key, 0) for key in (*read, *kept))
+            found.append(_work(schedule, number, kind, moved))
+    return tuple(found)
+
+
+def _work(schedule: Schedule, number: int, kind: str, moved: int) -> Work:
+    group = schedule.groups[number]
+    lines = [schedule.program.lines[schedule.lines[position]] for position in group.items]
+    operations = _once([line.op for line in lines])
+    if kind == "host":
+        function = lines[0].kernel.function
+        name = f"{getattr(function, '__module__', None) or 'numpy'}.{getattr(function, '__name__', 'kernel')}"
+        reason = "has no native form for these dtypes and shapes" if not lines[0].op.blocks else "may wait"
+        return work_of(operations, name, "numpy", reason, moved)
+    call = schedule.library.get(group.items[0])
+    if call is None:
+        again = len(schedule.again[number]) if schedule.again else 0
+        reason = group.decision or "shares memory that is read once"
+        if again:
+            reason += f"; computes {again} cheap values again instead of reading them"
+        return work_of(operations, "headrace_cpu.loops", "loops", reason, moved)
+    if type(call) in _CALLS:
+        return work_of(operations, _CALLS[type(call)][0], "native", _CALLS[type(call)][1], moved)
+    return work_of(operations, "onednn", "library", "oneDNN computes it, in this layout", moved)
+
+
+def _once(operations: Sequence[Operation]) -> list[Operation]:
+    """Each operation once: one may be several items of a group."""
+    return list(dict.fromkeys(operations))

@@ -1,0 +1,109 @@
+"""What native plans need and run: known before, and what limits of memory are held against."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+
+import headrace as hr
+from headrace_cpu.onednn import onednn
+
+FEEDS = {"x:0": np.random.default_rng(0).standard_normal((512, 256), np.float32)}
+
+
+def model() -> tuple[hr.Graph, list[Any]]:
+    """A training step with values that later parts of it read, some of them cheap to compute again."""
+    rng = np.random.default_rng(1)
+    graph = hr.Graph()
+    with graph.as_default():
+        h: hr.Tensor = hr.placeholder(hr.float32, [512, 256], name="x")
+        for layer in range(4):
+            w = hr.Variable(rng.standard_normal((256, 256), np.float32) * np.float32(0.1), name=f"w{layer}")
+            h = hr.nn.softmax(hr.tanh(h @ w))
+        loss = hr.mean(hr.square(h))
+        return graph, [loss, hr.optim.Momentum(0.1, momentum=0.9).minimize(loss)]
+
+
+def session(graph: hr.Graph, **options: Any) -> hr.Session:
+    made = hr.Session(graph, config=hr.config(backend="cpu", **options))
+    made.read_variables()
+    return made
+
+
+def measured(session: hr.Session, fetches: list[Any]) -> int:
+    """The most bytes that were allocated at one moment of the first step."""
+    step = session.make_callable(fetches, list(FEEDS))
+    session.explain(fetches, FEEDS)  # compiles
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        step(*FEEDS.values())
+        return tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+
+
+def test_C54_the_planned_peak_is_the_measured_one() -> None:
+    graph, fetches = model()
+    with session(graph) as running:
+        planned = running.explain(fetches, FEEDS).memory.peak_bytes
+        assert measured(running, fetches) == pytest.approx(planned, rel=0.05, abs=40_000)
+
+
+@pytest.mark.parametrize("share", [0.9, 0.8])
+def test_A76_values_are_computed_again_with_the_same_bits(share: float) -> None:
+    graph, fetches = model()
+    with session(graph) as running:
+        limit = int(share * running.explain(fetches, FEEDS).memory.peak_bytes)
+        plain = [running.run(fetches, FEEDS)[0].tobytes() for _ in range(3)]
+        weights = {name: value.tobytes() for name, value in running.read_variables().items()}
+    with session(graph, memory_limit=limit, recompute=True) as running:
+        assert running.explain(fetches, FEEDS).memory.peak_bytes <= limit
+        assert measured(running, fetches) <= 1.05 * limit + 40_000
+    with session(graph, memory_limit=limit, recompute=True) as running:
+        assert [running.run(fetches, FEEDS)[0].tobytes() for _ in range(3)] == plain
+        assert {name: value.tobytes() for name, value in running.read_variables().items()} == weights
+
+
+def test_a_step_that_needs_more_is_refused() -> None:
+    graph, fetches = model()
+    refused = pytest.raises(hr.errors.ResourceExhaustedError, match=r"float32\[512, 256\] \(524,288 bytes\)")
+    with session(graph, memory_limit=100_000) as running, refused:
+        running.run(fetches, FEEDS)
+
+
+def test_fused_loops_libraries_and_numpy_are_told_apart() -> None:
+    graph = hr.Graph()
+    with graph.as_default():
+        x = hr.placeholder(hr.float32, [512, 256], name="x")
+        scaled = hr.nn.relu(hr.multiply(x, 2.0, name="doubled"), name="kept")
+        product = hr.matmul(x, x, transpose_a=True, name="product") + 1000.0 * hr.eye(256)
+        fetches = [scaled, hr.linalg.cholesky(product), hr.sum(scaled, axis=1, name="sums")]
+    with session(graph) as running:
+        explanation = running.explain(fetches, FEEDS)
+    found = {name: work for work in explanation.work for name in work.types}
+    assert found["Cholesky"].kind == "numpy"
+    assert found["Cholesky"].kernel.startswith("headrace.kernels.linalg.")
+    assert found["MatMul"].kind == ("library" if onednn() is not None else "numpy")
+    assert found["MatMul"].flops == 2 * 256 * 256 * 512
+    loops = next(work for work in explanation.work if "doubled" in work.operations)
+    assert {"doubled", "kept"} <= set(loops.operations)
+    assert (loops.kind, loops.kernel) == ("loops", "headrace_cpu.loops")
+    assert loops.flops >= 2 * 512 * 256
+    assert loops.reason
+    assert json.loads(json.dumps(explanation.as_dict()))["backend"] == "cpu"
+
+
+def test_values_of_a_fused_loop_are_no_traffic() -> None:
+    graph = hr.Graph()
+    with graph.as_default():
+        x = hr.placeholder(hr.float32, [512, 256], name="x")
+        y = hr.tanh(hr.exp(-hr.square(x)))
+    with session(graph) as running:
+        (work,) = running.explain(y, FEEDS).work
+    assert work.types == ("Square", "Neg", "Exp", "Tanh")
+    assert work.bytes == 2 * 4 * 512 * 256
