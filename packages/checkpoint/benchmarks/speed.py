@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--directory", type=Path, help="on the disk to measure; by default the temporary folder")
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(dir=chosen.directory))
+    folder = Path(tempfile.mkdtemp(dir=chosen.directory)).resolve()  # orbax takes absolute paths only
     try:
         seconds = measure(folder, int(chosen.gigabytes * (1 << 30)), chosen.rounds)
     finally:
@@ -176,6 +176,8 @@ def _asynchronous(folder: Path, arrays: dict[str, Any]) -> dict[str, list[float]
     ):
         train = session.make_callable(step)
         session.write_variables(arrays)
+        manager.reserve(session)  # as the trainer's callback does before the first step
+        manager.wait()
         for number in range(1 + SAVES):
             train()
             plain = statistics.median(_timed(train) for _ in range(5))

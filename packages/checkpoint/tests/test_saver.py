@@ -447,6 +447,28 @@ def test_an_asynchronous_save_has_the_values_of_the_moment_of_the_call(tmp_path:
             np.testing.assert_array_equal(value, before[name])
 
 
+def test_memory_that_is_reserved_is_where_variables_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Counter(rows=1000)
+    given: list[Any] = []
+    exchange = hr.SpareMemory.exchange
+
+    def watched(self: hr.SpareMemory, left: Any, shape: Any) -> Any:
+        known = [id(array) for arrays in self._kept.values() for array in arrays]
+        given.append(id(taken := exchange(self, left, shape)) in known)
+        return taken
+
+    monkeypatch.setattr(hr.SpareMemory, "exchange", watched)
+    with hr.Session(model.graph) as session, CheckpointManager(tmp_path, asynchronous=True, disk=(gate := Gate())) as m:
+        m.reserve(session)
+        m.wait()
+        m.save(session, 1)
+        session.run(model.train)
+        gate.opened.set()
+    assert given == [True, True]
+    with CheckpointManager(tmp_path) as synchronous:
+        synchronous.reserve(None)  # has nothing to do
+
+
 def test_an_error_in_the_background_is_raised_by_the_next_call_once(tmp_path: Path, model: Counter) -> None:
     gate = Gate(OSError(28, os.strerror(28)))
     gate.opened.set()

@@ -85,6 +85,10 @@ class Checkpoints(hr.Callback):
           AlreadyExistsError: the directory has later steps, of another run, and resuming was not asked for.
           HeadraceError: the step is of another model or trainer; nothing has changed then.
         """
+        self._go_on(trainer)
+        self.manager.reserve(trainer.session)
+
+    def _go_on(self, trainer: hr.Trainer) -> None:
         latest = self.manager.latest_step
         if latest is None or trainer.step >= latest:
             return

@@ -167,6 +167,17 @@ class Saver:
         arrays: dict[str, ArrayLike | ArraySlice] = {**whole, **dict(slices)}
         return functools.partial(write_shared_step, directory, step, arrays, self._writers, **kept)
 
+    def reserve(self, session: hr.Session | None, spare: hr.SpareMemory) -> None:
+        """Say how much memory `prepare` will want of `spare`.
+
+        Args:
+          session: see `save`.
+          spare: see `prepare`.
+        Raises:
+          InvalidArgumentError: no session for variables that need one.
+        """
+        spare.reserve(_read(session, self._of(session), spare).values())
+
     def _slice(self, name: str, value: Array) -> tuple[str, ArraySlice]:
         part = self._parts[name]
         return part.tensor, ArraySlice(part.full_shape, part.start, value)
@@ -335,8 +346,8 @@ class CheckpointManager:
       keep_every_hours: keep one step for each so many hours too, for good.
       keep_every_steps: keep the steps whose number is a multiple of this too, for good.
       asynchronous: let `save` return at once and write in the background, one step at a time. The values are those of
-        the moment of the call. One more copy of the variables is held from then on, until `close`: the one that is
-        written while training goes on in the other.
+        the moment of the call. One more copy of the variables is held from then on, or from `reserve` on, until
+        `close`: the one that is written while training goes on in the other.
       variables: which variables; None: all of the session's graph.
       parts: see `Saver`.
       writers: see `Saver`; the chief alone deletes steps.
@@ -444,6 +455,19 @@ class CheckpointManager:
         path = self._storage.path(str(next_attempt(self._storage, step)))
         self._background.start(functools.partial(self._write, write, step))
         return path
+
+    def reserve(self, session: hr.Session | None) -> None:
+        """Take the memory that asynchronous saves need now, in the background, so that the first is as quick as others.
+
+        Args:
+          session: whose values will be saved; None where all variables live in the process.
+        Raises:
+          OSError: see `save`.
+        """
+        if self._background is not None and self._spare is not None:
+            self.wait()
+            self._saver.reserve(session, self._spare)
+            self._background.start(self._spare.fill)
 
     def wait(self, timeout: float | None = None) -> None:
         """Wait until every step that was to be saved is saved.
