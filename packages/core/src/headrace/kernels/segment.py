@@ -39,7 +39,13 @@ def reduce_segments(ufunc: np.ufunc, data: Array, ids: Array, count: int, empty:
     rows, sorted_ids = data[order], ids[order]
     starts = np.flatnonzero(np.concatenate([[True], sorted_ids[1:] != sorted_ids[:-1]]))
     wide = np.dtype(np.float32) if data.dtype in _NARROW else data.dtype
-    result[sorted_ids[starts]] = ufunc.reduceat(rows, starts, axis=0, dtype=wide)
+    lengths = np.diff(starts, append=len(rows))
+    alone = lengths == 1
+    result[sorted_ids[starts[alone]]] = rows[starts[alone]]  # reduceat takes as long for one row as for many
+    if not alone.all():
+        several, lengths = np.repeat(~alone, lengths), lengths[~alone]
+        reduced = ufunc.reduceat(rows[several], np.cumsum(lengths) - lengths, axis=0, dtype=wide)
+        result[sorted_ids[starts[~alone]]] = reduced
     return result
 
 

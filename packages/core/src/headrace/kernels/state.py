@@ -12,7 +12,12 @@ from headrace.kernels.registry import register_kernel
 from headrace.ops.state import check_gather, check_scatter
 from headrace.types import Array, Shape
 
-__all__ = ["check_indices"]
+__all__ = ["change_rows", "check_indices"]
+
+_WIDE = 8
+"""Elements of a row from which on rows are changed as wholes."""
+_TURNS = 16
+"""How often rows that come again are changed together; a row that comes more often is changed by itself."""
 
 
 @register_kernel("VarHandleOp", binds_once=True)
@@ -103,12 +108,34 @@ def _scatter(
     return kernel
 
 
+def change_rows(ufunc: np.ufunc, target: Array, indices: Array, rows: Array) -> None:
+    """What `ufunc.at(target, indices, rows)` does, to the bit; that visits rows element by element, 20 times slower.
+
+    All rows that come for the first time are changed together, then those that come for the second time, and so on.
+    """
+    flat = indices.reshape(-1)
+    if not flat.size or target[:1].size < _WIDE:
+        ufunc.at(target, indices, rows)
+        return
+    updates = rows.reshape(flat.size, *target.shape[1:])
+    order = np.argsort(flat, kind="stable")
+    placed = flat[order]
+    starts = np.flatnonzero(np.concatenate([[True], placed[1:] != placed[:-1]]))
+    turns = np.arange(flat.size) - np.repeat(starts, np.diff(starts, append=flat.size))
+    for turn in range(min(int(turns.max()) + 1, _TURNS)):
+        chosen = order[turns == turn]
+        places = flat[chosen]
+        target[places] = ufunc(target[places], updates[chosen])
+    rest = np.sort(order[turns >= _TURNS])
+    ufunc.at(target, flat[rest], updates[rest])
+
+
 def _subtract_at(target: Array, indices: Array, rows: Array) -> None:
-    np.subtract.at(target, indices, rows)
+    change_rows(np.subtract, target, indices, rows)
 
 
 def _add_at(target: Array, indices: Array, rows: Array) -> None:
-    np.add.at(target, indices, rows)
+    change_rows(np.add, target, indices, rows)
 
 
 def _replace_at(target: Array, indices: Array, rows: Array) -> None:
