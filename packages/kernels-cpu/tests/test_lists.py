@@ -188,6 +188,25 @@ def test_a_list_in_a_loop_of_which_an_iteration_changes_an_older_version_goes_by
     np.testing.assert_array_equal(rows, [X * 2.0**n + X for n in range(4)])
 
 
+def test_a_list_that_grows_and_shrinks_in_one_iteration_goes_by_kernels() -> None:
+    def build(x: hr.Tensor) -> Any:
+        items = hr.apply_op("TensorListFromTensor", hr.zeros([3, 5]) + x, [5], element_dtype=hr.float32)
+
+        def body(i: hr.Tensor, items: hr.Tensor, s: hr.Tensor) -> Any:
+            longer = hr.apply_op("TensorListPushBack", items, s * 2.0)
+            shorter, last = hr.apply_op("TensorListPopBack", longer, [5], element_dtype=hr.float32)
+            shorter, before = hr.apply_op("TensorListPopBack", shorter, [5], element_dtype=hr.float32)
+            return i + 1, shorter, last + before
+
+        _, items, s = hr.while_loop(lambda i, items, s: i < 2, body, (0, items, x))
+        return [s, hr.apply_op("TensorListStack", items, [5], element_dtype=hr.float32, num_elements=1)]
+
+    (s, rows), kernels = computed(build, X)
+    assert kernels == KERNELS
+    np.testing.assert_array_equal(s, X * 7)
+    np.testing.assert_array_equal(rows, [X])
+
+
 @pytest.mark.parametrize("limit", [3, 9])
 def test_an_index_beyond_a_list_names_its_iteration(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
     with hr.Graph().as_default() as graph:
@@ -239,7 +258,7 @@ def test_there_may_be_too_little_memory_for_a_list(monkeypatch: pytest.MonkeyPat
         x = hr.placeholder(hr.float32, [5])
         (slope,) = build(x)
     with hr.Session(graph, config=CPU) as session:
-        monkeypatch.setattr("headrace_cpu.calling._memory", refuse)
+        monkeypatch.setattr("headrace_cpu.calling._allocated", refuse)
         with pytest.raises(hr.errors.ResourceExhaustedError, match="not enough memory"):
             session.run(slope, feeds={x: X})
         monkeypatch.undo()

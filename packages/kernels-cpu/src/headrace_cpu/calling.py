@@ -122,7 +122,8 @@ def call_again(
         raise _failed(status, failures, items, arena, constants)
 
 
-_memory = np.empty
+_allocated = np.empty
+"""Gives the memory of a store."""
 
 
 class ListStores:
@@ -145,7 +146,7 @@ class ListStores:
         number = (store - self.address) // 16
         old = self._memory[number]
         try:
-            new = _memory(max(needed, 2 * old.size, SMALLEST_STORE), np.uint8)
+            new = _allocated(max(needed, 2 * old.size, SMALLEST_STORE), np.uint8)
         except MemoryError as error:
             raise exhausted("the elements of a list", error) from error
         new[: old.size] = old

@@ -158,6 +158,8 @@ class Nesting:
         )
         use, arguments = again.schedule.lists, program.arguments
         changed = frozenset(number for number in lists if arguments[number] in use.changed)
+        if not changed <= kept:  # a list that grows and shrinks again: two records of one store would go round
+            return None
         elements = {number: use.elements[arguments[number]] for number in lists if arguments[number] in use.elements}
         sizes = tuple(
             RECORD if number in lists else (tensor.shape.num_elements or 0) * tensor.dtype.size
