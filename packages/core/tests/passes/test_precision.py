@@ -228,3 +228,15 @@ def test_the_loss_curve_stays_within_two_per_cent_of_float32() -> None:
     assert smooth[-1] < smooth[0] / 2
     assert (exact != mixed).any()
     np.testing.assert_allclose(other, smooth, rtol=0.02)
+
+
+def test_movement_of_rounded_values_is_narrow_wherever_it_leads() -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [4, 4])
+        first, second = (hr.permute_dims(x @ x, [1, 0]) for _ in range(2))
+        together = hr.concat([first, second], axis=0)
+        z = [hr.reshape(hr.tanh(together @ x), [32]), hr.exp(together)]
+    found = optimized(z, graph, {x: np.eye(4, dtype=np.float32)}, skip=["reshape*"])
+    assert only(found, "ConcatV2").outputs[0].dtype is hr.bfloat16
+    assert only(found, "Transpose").outputs[0].dtype is hr.bfloat16
+    assert rounds(only(found, "Exp").inputs[0])  # moved, and rounded before

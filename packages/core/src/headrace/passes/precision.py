@@ -38,27 +38,22 @@ _NORMALIZATIONS = frozenset(f"FusedBatchNorm{kind}{version}" for kind in ("", "G
 
 INFER = frozenset(
     {
-        *(
-            "Abs",
-            "Add",
-            "AddN",
-            "AddV2",
-            "BiasAdd",
-            "BiasAddGrad",
-            "Maximum",
-            "Minimum",
-            "Mul",
-            "Neg",
-            "RealDiv",
-            "Sub",
-        ),
+        *("Abs", "Add", "AddN", "AddV2", "BiasAdd", "BiasAddGrad", "Maximum", "Minimum", "Mul", "Neg", "RealDiv"),
+        *("Square", "Sub", "Erf", "Sigmoid", "SigmoidGrad", "Softplus", "SoftplusGrad", "Softsign", "Tanh", "TanhGrad"),
         *("Elu", "EluGrad", "Gelu", "LeakyRelu", "LeakyReluGrad", "Relu", "Relu6", "Relu6Grad", "ReluGrad", "Selu"),
+<<<<<<< HEAD
+        *("SeluGrad", "AvgPool", "AvgPoolGrad", "MaxPool", "MaxPoolGrad", "MaxPoolGradGrad", *_NORMALIZATIONS),
+        *("BroadcastTo", "ConcatV2", "ExpandDims", "Identity", "Pack", "Pad", "PadV2", "Reshape", "ReverseV2"),
+        *("Select", "SelectV2", "Slice", "Split", "SplitV", "Squeeze", "StopGradient", "StridedSlice", "Tile"),
+        *("StridedSliceGrad", "Transpose", "Unpack", "DepthToSpace", "SpaceToDepth", "OnesLike", "ZerosLike"),
+=======
         *("SeluGrad", "Sigmoid", "SigmoidGrad", "Softplus", "SoftplusGrad", "Softsign", "Tanh", "TanhGrad", "Erf"),
         *("AvgPool", "AvgPoolGrad", "MaxPool", "MaxPoolGrad", "MaxPoolGradGrad"),
         *_NORMALIZATIONS,
         *("BroadcastTo", "ConcatV2", "ExpandDims", "Identity", "Pack", "Pad", "PadV2", "Reshape"),
         *("ReverseV2", "Select", "SelectV2", "Slice", "Split", "SplitV", "Squeeze", "StopGradient", "StridedSlice"),
         *("StridedSliceGrad", "Tile", "Transpose", "Unpack", "DepthToSpace", "SpaceToDepth", "OnesLike", "ZerosLike"),
+>>>>>>> origin/main
     }
 )
 """Types that tolerate rounded inputs: element by element without cancellation to fear, pooling, movement of data.
@@ -69,21 +64,11 @@ computed in float32.
 
 _MOVES = frozenset(
     {
-        *(
-            "ExpandDims",
-            "Identity",
-            "Reshape",
-            "Squeeze",
-            "StopGradient",
-            "Transpose",
-            "Slice",
-            "StridedSlice",
-            "Split",
-        ),
-        *("SplitV", "Unpack", "ReverseV2"),
+        *("ExpandDims", "Identity", "Reshape", "Squeeze", "StopGradient", "Transpose", "Slice", "StridedSlice"),
+        *("Split", "SplitV", "Unpack", "ReverseV2", "ConcatV2", "Pack"),
     }
 )
-"""Types whose outputs are elements of input 0: these may be moved as bfloat16 just as well."""
+"""Types whose outputs are elements of inputs: these may be moved as bfloat16 just as well."""
 
 _APART = frozenset({"AvgPool", "AvgPoolGrad", "MaxPool", "MaxPoolGrad", *_NORMALIZATIONS, *ALLOW})
 """Types that are seldom fused with what is around them: what they read and give lies in memory, narrow if it may be."""
@@ -212,6 +197,9 @@ class _Policy:
             for output in op.outputs[:1] if op.type in _IMAGES else op.outputs:
                 if output.dtype is float32 and self._keeps(op, self._readers.get(output, ()), kept, leads):
                     kept.add(output)
+        for op in self._graph.operations:
+            if self._moves_narrow(op, kept):  # nothing is lost
+                kept.update(op.outputs)
         return kept
 
     def _keeps(
@@ -238,8 +226,14 @@ class _Policy:
         return fits and not self._is_skipped(reader)
 
     def _only_moves(self, reader: Operation, position: int, kept: set[Tensor]) -> bool:
-        moves = reader.type in _MOVES and position == 0 and self._tolerates(reader, position)
+        moves = reader.type in _MOVES and position in _moved_positions(reader) and self._tolerates(reader, position)
         return moves and kept.issuperset(reader.outputs)
+
+    def _moves_narrow(self, op: Operation, kept: set[Tensor]) -> bool:
+        if op.type not in _MOVES or self._is_skipped(op) or op.type not in self._infer:
+            return False
+        moved = [op.inputs[position] for position in _moved_positions(op)]
+        return all(tensor in kept and self._can_round(tensor) for tensor in moved)
 
     def run(self) -> Graph:
         """The graph under the policy; the graph itself if there is no product."""
@@ -248,7 +242,7 @@ class _Policy:
         copies: dict[Operation, Operation] = {}
         for op in self._graph.operations:
             controls = [copies[item] for item in op.control_inputs]
-            if self._moves_narrow(op):
+            if self._moves_narrow(op, self._kept):
                 copies[op] = self._moved(op, controls)
                 continue
             inputs = [self._input(op, position) for position in range(len(forward_inputs(op)))]
@@ -292,14 +286,13 @@ class _Policy:
             self._widened[narrow] = self._cast(narrow, float32)
         return self._widened[narrow]
 
-    def _moves_narrow(self, op: Operation) -> bool:
-        if op.type not in _MOVES or not op.inputs or op.inputs[0] not in self._kept:
-            return False
-        return self._can_round(op.inputs[0]) and self._only_moves(op, 0, self._kept)
-
     def _moved(self, op: Operation, controls: Sequence[Operation]) -> Operation:
         """The same movement of rounded elements."""
-        inputs = [self._narrow(op.inputs[0]), *(self._exact[tensor] for tensor in op.inputs[1:])]
+        moved = _moved_positions(op)
+        inputs = [
+            self._narrow(tensor) if position in moved else self._exact[tensor]
+            for position, tensor in enumerate(op.inputs)
+        ]
         copied = copy_op(op, inputs, self._result, controls, {**op.attrs, "T": bfloat16})
         for old, new in zip(op.outputs, copied.outputs, strict=True):
             self._rounded[old] = new
@@ -312,3 +305,10 @@ class _Policy:
         op = tensor.op
         cast = self._result.create_op("Cast", [tensor], attrs, name=name, device=op.device, source=op.source)
         return cast.outputs[0]
+
+
+def _moved_positions(op: Operation) -> range:
+    """The positions of the inputs whose elements an operation moves."""
+    if op.type == "Pack":
+        return range(len(op.inputs))
+    return range(len(op.inputs) - 1 if op.type == "ConcatV2" else 1)
