@@ -63,6 +63,11 @@ def rows(quick: bool) -> Iterator[Row]:
     yield run_tests(
         "workers", "answers, sums, replacement and end of several processes", str(TESTS / "test_workers.py")
     )
+    yield run_tests(
+        "bodies in place",
+        "each way that a large body can come, by both event loops and TLS",
+        str(TESTS / "test_protocol.py"),
+    )
     yield run_tests("drain", "each request that was taken gets its answer", str(TESTS / "test_listen.py"))
     yield from reloads(quick)
     yield from load(quick)
@@ -152,6 +157,13 @@ def reloads(quick: bool) -> Iterator[Row]:
 
 
 def _leaks(result: dict[str, Any]) -> Iterator[Row]:
+    shared = result["shared"]
+    yield Row(
+        f"weights shared by {shared['workers']} workers",
+        f"memory (PSS) grows by less than 1.5 x the weights, not {shared['workers']} x",
+        f"{shared['grown_bytes'] / MEGABYTE:.0f} MB with weights of {shared['bytes'] / MEGABYTE:.0f} MB",
+        shared["grown_bytes"] < 1.5 * shared["bytes"],
+    )
     for key, what in (("leak", "leak"), ("leak_workers", "leak: two workers")):
         found = result[key]
         grown = found["grown_bytes"] / MEGABYTE
@@ -199,13 +211,13 @@ def load(quick: bool) -> Iterator[Row]:
     by_bytes, copied = large["bytes"]["per_second"], large["copied"]["per_second"]
     yield Row(
         "load: 1000 x 224 floats as raw bytes",
-        ">= 0.7 of an ASGI callable that joins the pieces and computes the product",
+        ">= 0.7 of an ASGI callable that joins the pieces and computes nothing",
         f"{by_bytes:.0f} requests/s, {by_bytes / copied:.2f} of its {copied:.0f}",
         by_bytes >= 0.7 * copied and not large["bytes"]["failed"],
     )
     single, batched = batching["single"]["per_second"], batching["batched"]["per_second"]
     yield Row(
-        "load: batching, 64 clients, 22 convolutions",
+        "load: batching, 64 clients, the network of TensorFlow's digits tutorial",
         ">= 3 x unbatched",
         f"{batched:.0f} requests/s, {batched / single:.2f} times {single:.0f}",
         batched >= 3 * single and not batching["batched"]["failed"],

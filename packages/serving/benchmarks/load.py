@@ -18,7 +18,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import numpy as np
-from serving_process import binary_request, export_convolutions, export_perceptron, many_clients, serving
+from serving_process import binary_request, export_perceptron, export_tutorial_network, many_clients, serving
 
 from headrace_checkpoint import load_model
 from headrace_serving.load import LoadRequest, open_loop
@@ -137,11 +137,11 @@ def answering(url: str, request: LoadRequest, patience: float = 60.0) -> None:
 
 def batching(folder: Path, seconds: float) -> dict[str, object]:
     """Measure a network of convolutions for 64 clients, with and without batching."""
-    export_convolutions(folder / "conv" / "1")
+    export_tutorial_network(folder / "digits" / "1")
     request = binary_request(INFER, np.zeros([1, 28, 28, 1], np.float32))
     loads: dict[str, object] = {}
     for name, options in (("single", []), ("batched", ["--max-batch-size", "64", "--threads", "1"])):
-        with serving("--model", f"m={folder / 'conv'}", *options) as (url, _):
+        with serving("--model", f"m={folder / 'digits'}", *options) as (url, _):
             many_clients(url, request, clients=64, seconds=seconds / 2)
             loads[name] = many_clients(url, request, clients=64, seconds=seconds)
     return loads

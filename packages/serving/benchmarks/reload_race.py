@@ -2,7 +2,7 @@
 
 Version n answers n times its input, so an answer tells which version gave it, and none may be older than one that the
 same client got before. Then a model is loaded and unloaded many times, and the memory of all processes (PSS) is
-compared.
+compared; and that of several workers with a large model is compared with the model's.
 """
 
 from __future__ import annotations
@@ -110,8 +110,19 @@ def leak(folder: Path, cycles: int, *options: str) -> dict[str, float]:
     return {"cycles": cycles, "settled_bytes": settled, "grown_bytes": sizes[-1] - settled}
 
 
+def shared(folder: Path, workers: int = 4) -> dict[str, float]:
+    """Measure by how much the memory of some workers grows with a model of 200 MB that they load."""
+    export_perceptron(folder / "shared" / "1", [4096, 4096, 4096, 4096])
+    weights = 3 * 4 * 4096**2
+    options = ["--model", f"m={folder / 'shared'}", "--poll", "0", "--workers", str(workers)]
+    with serving(*options) as (url, process), Client(url) as client:
+        loaded = proportional_bytes(process)
+        client.unload("m")
+        return {"workers": workers, "bytes": weights, "grown_bytes": loaded - proportional_bytes(process)}
+
+
 def main() -> None:
-    """Measure both, and print or write it as JSON."""
+    """Measure all, and print or write it as JSON."""
     parser = argparse.ArgumentParser(description="Reloading under load, and memory over reloads")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--cycles", type=int, default=200)
@@ -121,6 +132,7 @@ def main() -> None:
         result = {
             "race": race(Path(name), arguments.seconds),
             "leak": leak(Path(name), arguments.cycles),
+            "shared": shared(Path(name)),
             "leak_workers": leak(Path(name), arguments.cycles, "--workers", "2"),
         }
     text = json.dumps(result, indent=2)
