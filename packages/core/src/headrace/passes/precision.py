@@ -41,19 +41,10 @@ INFER = frozenset(
         *("Abs", "Add", "AddN", "AddV2", "BiasAdd", "BiasAddGrad", "Maximum", "Minimum", "Mul", "Neg", "RealDiv"),
         *("Square", "Sub", "Erf", "Sigmoid", "SigmoidGrad", "Softplus", "SoftplusGrad", "Softsign", "Tanh", "TanhGrad"),
         *("Elu", "EluGrad", "Gelu", "LeakyRelu", "LeakyReluGrad", "Relu", "Relu6", "Relu6Grad", "ReluGrad", "Selu"),
-<<<<<<< HEAD
         *("SeluGrad", "AvgPool", "AvgPoolGrad", "MaxPool", "MaxPoolGrad", "MaxPoolGradGrad", *_NORMALIZATIONS),
         *("BroadcastTo", "ConcatV2", "ExpandDims", "Identity", "Pack", "Pad", "PadV2", "Reshape", "ReverseV2"),
         *("Select", "SelectV2", "Slice", "Split", "SplitV", "Squeeze", "StopGradient", "StridedSlice", "Tile"),
         *("StridedSliceGrad", "Transpose", "Unpack", "DepthToSpace", "SpaceToDepth", "OnesLike", "ZerosLike"),
-=======
-        *("SeluGrad", "Sigmoid", "SigmoidGrad", "Softplus", "SoftplusGrad", "Softsign", "Tanh", "TanhGrad", "Erf"),
-        *("AvgPool", "AvgPoolGrad", "MaxPool", "MaxPoolGrad", "MaxPoolGradGrad"),
-        *_NORMALIZATIONS,
-        *("BroadcastTo", "ConcatV2", "ExpandDims", "Identity", "Pack", "Pad", "PadV2", "Reshape"),
-        *("ReverseV2", "Select", "SelectV2", "Slice", "Split", "SplitV", "Squeeze", "StopGradient", "StridedSlice"),
-        *("StridedSliceGrad", "Tile", "Transpose", "Unpack", "DepthToSpace", "SpaceToDepth", "OnesLike", "ZerosLike"),
->>>>>>> origin/main
     }
 )
 """Types that tolerate rounded inputs: element by element without cancellation to fear, pooling, movement of data.
