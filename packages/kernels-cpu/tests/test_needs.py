@@ -107,3 +107,33 @@ def test_values_of_a_fused_loop_are_no_traffic() -> None:
         (work,) = running.explain(y, FEEDS).work
     assert work.types == ("Square", "Neg", "Exp", "Tanh")
     assert work.bytes == 2 * 4 * 512 * 256
+
+
+def test_what_numpy_kernels_allocate_is_counted() -> None:
+    graph = hr.Graph()
+    with graph.as_default():
+        x = hr.placeholder(hr.float64, [4, 32, 32, 8], name="x")  # no library convolves float64
+        y = hr.nn.conv2d(x, hr.ones([3, 3, 8, 8], hr.float64), padding="SAME")
+        fetch = hr.sum(y)
+    with session(graph) as running:
+        memory = running.explain(fetch, {x: np.ones((4, 32, 32, 8))}).memory
+    assert memory.outside_bytes >= 4 * 32 * 32 * 9 * 8 * 8
+    assert memory.largest[0].name == "workspace of Conv2D"
+
+
+def test_large_gradients_are_applied_before_more_are_made() -> None:
+    """Four of 4 MB each: not all of them are alive at once, as they are where they are small."""
+
+    def alive(width: int) -> float:
+        graph = hr.Graph()
+        with graph.as_default():
+            h: hr.Tensor = hr.placeholder(hr.float32, [8, width], name="x")
+            for layer in range(4):
+                h = hr.tanh(h @ hr.Variable(np.zeros((width, width), np.float32), name=f"w{layer}"))
+            loss = hr.mean(h)
+            fetches = [loss, hr.optim.SGD(0.1).minimize(loss)]
+        with session(graph) as running:
+            return running.explain(fetches, {"x:0": np.ones((8, width), np.float32)}).memory.peak_bytes / (4 * width**2)
+
+    assert alive(1024) < 2
+    assert alive(128) >= 3

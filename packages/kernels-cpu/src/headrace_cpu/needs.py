@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from headrace import Operation
 from headrace.plan import (
@@ -14,6 +15,7 @@ from headrace.plan import (
     size_bounds,
     unknown_needs,
     work_of,
+    workspace_of,
 )
 from headrace_cpu.gathering import Gather
 from headrace_cpu.layout import Layout
@@ -38,26 +40,32 @@ def memory_of(layout: Layout) -> PlannedMemory:
     """What one step of a layout needs beside variables, feeds and constants."""
     program = layout.schedule.program
     bounds = size_bounds(program)
-    outside = {number: layout.schedule.sizes.get(key, 0) for key, number in _fresh(layout)}
+    outside = {layout.numbers[key]: layout.schedule.sizes.get(key, 0) for key in layout.fresh}
     unknown: list[str] = []
+    steps = list(layout.steps)
+    workspaces: dict[int, LargeValue] = {}
+    position = 0
     for run in layout.runs:
         if run.kind == "host":
             line = program.lines[run.lines[0]]
             unknown += unknown_needs(line)
             if not line.kernel.aliases:
                 outside |= {n: bounds[n] for n in line.outputs if n not in layout.allocation.offsets}
+            extra = workspace_of(line)
+            if extra.bytes:
+                number = len(layout.numbers) + len(workspaces)
+                workspaces[number], outside[number] = extra, extra.bytes
+                step = steps[position]
+                steps[position] = replace(step, outputs=(*step.outputs, number), sizes=(*step.sizes, None))
+        position += 1 if run.kind == "host" else len(run.units)
 
     def name(number: int, size: int) -> LargeValue:
         if number < len(program.tensors):
             return LargeValue.of(program.tensors[number], size)
-        return LargeValue("partial results, or memory that a library works in", size)
+        return workspaces.get(number) or LargeValue("partial results, or memory that a library works in", size)
 
-    use = memory_use(layout.steps, layout.results, layout.allocation, outside)
+    use = memory_use(steps, layout.results, layout.allocation, outside)
     return planned(use, layout.allocation.floor, name, unknown)
-
-
-def _fresh(layout: Layout) -> list[tuple[Key, int]]:
-    return [(key, layout.numbers[key]) for key in layout.fresh]
 
 
 def work_in(schedule: Schedule) -> tuple[Work, ...]:

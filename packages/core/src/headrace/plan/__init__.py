@@ -14,6 +14,7 @@ from headrace.plan.needs import (
     size_bounds,
     unknown_needs,
     work_of,
+    workspace_of,
 )
 from headrace.plan.numpy_backend import checked_kernel
 from headrace.plan.program import Line, Program, flat_aliases
@@ -45,4 +46,5 @@ __all__ = [
     "size_bounds",
     "unknown_needs",
     "work_of",
+    "workspace_of",
 ]

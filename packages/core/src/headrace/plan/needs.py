@@ -26,6 +26,7 @@ __all__ = [
     "size_bounds",
     "unknown_needs",
     "work_of",
+    "workspace_of",
 ]
 
 LARGEST_SHOWN = 8
@@ -105,11 +106,10 @@ def memory_of(program: Program) -> PlannedMemory:
     unknown: list[str] = []
     for line, step in zip(program.lines, program.steps, strict=True):
         unknown += unknown_needs(line)
-        extra = _workspace(line)
-        if extra:
+        extra = workspace_of(line)
+        if extra.bytes:
             number = len(program.tensors) + len(steps)
-            names[number] = LargeValue(f"workspace of {line.op.name}", extra, where=line.op.location)
-            outside[number] = extra
+            names[number], outside[number] = extra, extra.bytes
             step = replace(step, outputs=(*step.outputs, number), sizes=(*step.sizes, None))
         steps.append(step)
         outside.update(outside_bytes(line, program, bounds))
@@ -176,9 +176,11 @@ def unknown_needs(line: Line) -> list[str]:
     return reasons
 
 
-def _workspace(line: Line) -> int:
+def workspace_of(line: Line) -> LargeValue:
+    """What the kernel of a line allocates while it runs, as far as it says and shapes tell."""
     known = all(tensor.shape.is_fully_defined for tensor in (*line.op.inputs, *line.op.outputs))
-    return line.kernel.workspace(line.op) if line.kernel.workspace is not None and known else 0
+    size = line.kernel.workspace(line.op) if line.kernel.workspace is not None and known else 0
+    return LargeValue(f"workspace of {line.op.name}", size, where=line.op.location)
 
 
 def work_of(operations: Sequence[Operation], kernel: str, kind: str, reason: str, moved: int) -> Work:
