@@ -188,6 +188,21 @@ def test_a_list_in_a_loop_of_which_an_iteration_changes_an_older_version_goes_by
     np.testing.assert_array_equal(rows, [X * 2.0**n + X for n in range(4)])
 
 
+def test_a_list_that_a_kernel_reads_after_all_is_left_to_the_kernels() -> None:
+    def build(x: hr.Tensor) -> Any:
+        items = hr.apply_op("TensorListFromTensor", x, [], element_dtype=hr.float32)
+        zeros = hr.apply_op("ZerosLike", items)
+        total = hr.apply_op("AddN", [zeros, items])
+        kinds: Any = dict(element_dtype=hr.float32, num_elements=5)
+        return [hr.apply_op("TensorListStack", found, [], **kinds) for found in (total, zeros, items)]
+
+    (total, zeros, items), kernels = computed(build, X, types={"TensorListFromTensor", "ZerosLike"})
+    assert kernels == KERNELS
+    np.testing.assert_array_equal(total, X)
+    np.testing.assert_array_equal(zeros, X * 0)
+    np.testing.assert_array_equal(items, X)
+
+
 def test_a_list_that_grows_and_shrinks_in_one_iteration_goes_by_kernels() -> None:
     def build(x: hr.Tensor) -> Any:
         items = hr.apply_op("TensorListFromTensor", hr.zeros([3, 5]) + x, [5], element_dtype=hr.float32)

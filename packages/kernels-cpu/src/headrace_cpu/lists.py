@@ -166,6 +166,8 @@ class _Finder:
                 self._create(position, line)
             elif lists:
                 self._use(position, line, lists)
+            if lists and position not in self.use.calls and position not in self.use.views:
+                self._refuse(lists)  # what runs by its kernel needs what it reads in the form that kernels know
         self._check_results()
 
     def _refuse(self, lists: Collection[int]) -> None:
