@@ -107,6 +107,21 @@ def test_what_is_added_and_what_comes_out_may_be_narrow() -> None:
     compared(build, normal(2, 5, 6, 20), k, b, r, options=hr.mixed_precision, tolerance=2e-2)
 
 
+@needs_bfloat16
+def test_constants_are_prepared_when_the_plan_is_made_also_in_bfloat16() -> None:
+    k, w = normal(3, 3, 16, 32), normal(512, 64)
+
+    def build(x: hr.Tensor) -> hr.Tensor:
+        return hr.reshape(hr.nn.relu(hr.nn.conv2d(x, k, strides=2) + w[0, :32]), [2, 512]) @ w
+
+    program, found = absorbed(build, normal(2, 8, 8, 16), options=hr.mixed_precision())
+    assert [len(call.step.constants) for call in found.calls.values()] == [1, 1]
+    assert not any(call.step.scratch for call in found.calls.values())
+    others = [line.op.type for place, line in enumerate(program.lines) if place not in {*found.lines, *found.calls}]
+    assert others == ["Cast", "Reshape"]  # of what is fed, and the view
+    compared(build, normal(2, 8, 8, 16), options=hr.mixed_precision, tolerance=2e-2)
+
+
 def test_what_is_read_twice_is_written() -> None:
     def build(x: hr.Tensor, k: hr.Tensor, b: hr.Tensor, r: hr.Tensor) -> list[hr.Tensor]:
         y = hr.nn.conv2d(x, k) + b

@@ -146,6 +146,17 @@ def test_statistics_of_batch_normalisation_are_not_rounded() -> None:
     assert [rounds(tensor) for tensor in only(graph, "FusedBatchNormGradV3").inputs] == [True, True] + 4 * [False]
 
 
+def test_constants_are_rounded_once() -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [1, 2])
+        y = x @ hr.constant([[1.001], [2.0]])
+    found = optimized(y, graph, {x: np.ones((1, 2), np.float32)})
+    weights = only(found, "MatMul").inputs[1].op.inputs[0]
+    assert weights.op.type == "Const"
+    assert weights.dtype is hr.bfloat16
+    assert weights.op.attrs["value"].astype(np.float32).tolist() == [[1.0], [2.0]]
+
+
 def test_types_and_names_can_be_added_and_taken_away() -> None:
     with hr.Graph().as_default() as graph:
         x = hr.placeholder(hr.float32, [2, 2])

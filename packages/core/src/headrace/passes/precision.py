@@ -260,8 +260,17 @@ class _Policy:
     def _narrow(self, tensor: Tensor) -> Tensor:
         if tensor not in self._rounded:
             known = self._weight(tensor)
-            self._rounded[tensor] = self._cast(self._exact[tensor], bfloat16) if known is None else known
+            self._rounded[tensor] = self._round(self._exact[tensor]) if known is None else known
         return self._rounded[tensor]
+
+    def _round(self, tensor: Tensor) -> Tensor:
+        """A tensor of the new graph in bfloat16; a constant is rounded here and now."""
+        op = tensor.op
+        if op.type != "Const" or op.control_inputs:
+            return self._cast(tensor, bfloat16)
+        attrs = {"value": op.attrs["value"].astype(bfloat16.array_type), "dtype": bfloat16}
+        name = f"{op.name}/{bfloat16.name}"
+        return self._result.create_op("Const", (), attrs, name=name, device=op.device, source=op.source).outputs[0]
 
     def _weight(self, tensor: Tensor) -> Tensor | None:
         """What an equal read of the same variable was rounded to: reads that wait for the same may be one read."""
