@@ -37,6 +37,9 @@ VIEWS = frozenset(
 """Operations whose output has the elements of input 0 in the same order."""
 READING = frozenset({"ReadVariableOp", "ResourceGather", "VariableShape", "VarIsInitializedOp"})
 """Operations that take a handle and do not change what it stands for."""
+APPLIED_BYTES = 1 << 22
+"""Gradients of so many bytes are applied before more are made: a run of its own costs some 10 us, writing and reading
+them again from memory several hundred."""
 UNIFORM = 1 << 16
 """Elements up to which a constant is looked at for being one number everywhere."""
 
@@ -494,7 +497,9 @@ def _dependencies(schedule: Schedule) -> list[set[int]]:
 def _ordered(schedule: Schedule) -> list[tuple[str, list[int]]]:
     """Runs of groups, as few as possible: what computes first, then what needs NumPy, then variables, then what waits.
 
-    Variables are updated in runs of their own, so that their locks are held no longer than that takes.
+    Variables are updated in runs of their own, so that their locks are held no longer than that takes. They come last,
+    so that there are few of these; but where the gradients that wait for them are large, they come when these are
+    there, so that not all of them are alive at once.
     """
     before = _dependencies(schedule)
     after: list[set[int]] = [set() for _ in before]
@@ -504,14 +509,18 @@ def _ordered(schedule: Schedule) -> list[tuple[str, list[int]]]:
     missing = [len(needed) for needed in before]
     ready: dict[str, list[int]] = {name: [] for name in ("compute", "host", "update", "wait")}
     kinds = [_kind(schedule, group) for group in schedule.groups]
+    kept = [_values_bytes(schedule, group) for group in schedule.groups]
     for number, count in enumerate(missing):
         if not count:
             ready[kinds[number]].append(number)
     order: list[tuple[str, list[int]]] = []
     while any(ready.values()):
-        kind = next(name for name, numbers in ready.items() if numbers)
+        large = sum(kept[number] for number in ready["update"]) >= APPLIED_BYTES
+        kind = "update" if large else next(name for name, numbers in ready.items() if numbers)
         run: list[int] = []
         while ready[kind] and not (kind == "wait" and run):
+            if run and kind != "update" and sum(kept[number] for number in ready["update"]) >= APPLIED_BYTES:
+                break
             number = min(ready[kind])
             ready[kind].remove(number)
             run.append(number)
@@ -524,6 +533,11 @@ def _ordered(schedule: Schedule) -> list[tuple[str, list[int]]]:
         else:
             order.append((kind, run))
     return order
+
+
+def _values_bytes(schedule: Schedule, group: Group) -> int:
+    """Bytes of the values that are kept until a group has run."""
+    return sum(schedule.sizes.get(key, 0) for key in group.reads if isinstance(key, int))
 
 
 def _kind(schedule: Schedule, group: Group) -> str:
