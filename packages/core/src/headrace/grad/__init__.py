@@ -6,6 +6,7 @@ from headrace.grad import (  # noqa: F401
     alignment,
     array,
     attention,
+    band,
     barriers,
     blocks,
     candidates,

@@ -6,6 +6,7 @@ from headrace.ops import (  # noqa: F401
     alignment,
     array,
     attention,
+    band,
     barriers,
     blocks,
     branching,
