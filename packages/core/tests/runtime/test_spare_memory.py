@@ -201,3 +201,22 @@ def test_a_session_and_a_variable_of_the_process_take_it() -> None:
             del held
     assert len(places) <= 4
     spare.close()
+
+
+def test_memory_whose_owner_is_gone_is_given_back() -> None:
+    buffer = _buffer()
+    gc.collect()
+    tracemalloc.start()
+    try:
+        spare: hr.SpareMemory | None = hr.SpareMemory()
+        held = buffer.read(spare)
+        assert spare is not None
+        spare.reserve([held])
+        spare.fill()
+        del spare
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] < SIZE
+        _update(buffer)
+        assert (held[0], buffer.read()[0]) == (0, 1)
+    finally:
+        tracemalloc.stop()

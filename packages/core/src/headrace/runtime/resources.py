@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
@@ -38,7 +39,7 @@ class VariableBuffer:
         self.dtype = dtype
         self.shape = shape
         self._value: Array | None = None
-        self._spare: SpareMemory | None = None
+        self._spare: weakref.ref[SpareMemory] | None = None  # its owner may go without a word
         self._lock = threading.Lock()
 
     @property
@@ -54,7 +55,7 @@ class VariableBuffer:
         """
         with self._lock:  # an update in place may be under way
             value = self._value
-            self._spare = spare or self._spare
+            self._spare = self._spare if spare is None else weakref.ref(spare)
         if value is None:
             raise self._uninitialized()
         return value
@@ -152,9 +153,10 @@ class VariableBuffer:
 
     def _elsewhere(self, shape: tuple[int, ...]) -> Array:
         """Other memory for the next value, of any content."""
-        if self._value is None or self._spare is None:
+        spare = None if self._spare is None else self._spare()
+        if self._value is None or spare is None:
             return np.empty(shape, self.dtype.array_type)
-        return self._spare.exchange(self._value, shape)
+        return spare.exchange(self._value, shape)
 
     def _moved(self) -> Array:
         """The value in other memory, without gaps."""
