@@ -140,3 +140,15 @@ def test_programs_give_what_they_gave(seed: int, monkeypatch: pytest.MonkeyPatch
     moved = results()
     monkeypatch.setattr(numpy_backend, "soon", lambda graph: graph)
     assert results() == moved
+
+
+def test_many_updates_that_become_possible_at_once_keep_their_order() -> None:
+    graph = hr.Graph()
+    with graph.as_default():
+        weights = [hr.Variable(np.ones(256, np.float32), name=f"w{number}") for number in range(300)]
+        scale = hr.sum(hr.stack([hr.sum(w.value) for w in weights]))
+        train = hr.optim.SGD(0.1).apply_gradients([(w.value * scale, w) for w in weights])
+    bounded = prune(graph, [], [train], [], [])
+    moved = soon(bounded)
+    assert sorted(op.name for op in moved.operations) == sorted(op.name for op in bounded.operations)
+    assert names(moved, "AssignSubVariableOp") == names(bounded, "AssignSubVariableOp")

@@ -28,6 +28,12 @@ MOST_UPDATES = 4
 SMALL = 4096
 """Bytes of outputs up to which it does not matter how long they live."""
 
+LEAST = 1 << 16
+"""A graph in which fewer bytes are alive at once stays in its order."""
+
+MOST_COMPARED = 32
+"""Updates that could come next of which the one with the least left to do is looked for; of more, the first comes."""
+
 
 def soon(graph: Graph) -> Graph:
     """The same operations in an order in which gradients live shorter; for what runs in the order of the graph.
@@ -43,11 +49,14 @@ def soon(graph: Graph) -> Graph:
     updates = [op for op in graph.operations if _is_update(op)]
     if len(updates) < 2 or not all(_handle_of(op) for op in graph.operations if _takes_handle(op)):
         return graph
+    alive = most_alive(graph)
+    if alive < LEAST:
+        return graph
     order = _Order(graph.operations, updates).run()
     if order == list(graph.operations):
         return graph
     moved = _copied(order, graph)
-    return moved if most_alive(moved) < most_alive(graph) else graph  # an update may fall where most else is alive
+    return moved if most_alive(moved) < alive else graph  # an update may fall where most else is alive
 
 
 def _in_turn(graph: Graph) -> Graph:
@@ -119,6 +128,7 @@ class _Order:
         self._updates = updates
         self._before = _dependencies(operations)
         self._moves = self._movable()
+        self._work = {op: arithmetic(op) for op in operations}
         self._done: dict[Operation, None] = {}
         self._needed: dict[Operation, list[Operation]] = {}  # update -> what moves with it
         self._missing: dict[Operation, int] = {}  # update -> how much else it waits for
@@ -167,7 +177,7 @@ class _Order:
         ready = [op for op in self._updates if not self._missing[op]]
         for op in self._operations:
             while ready:
-                update = min(ready, key=self._left)
+                update = min(ready, key=self._left) if len(ready) <= MOST_COMPARED else ready[0]
                 ready.remove(update)
                 self._emit(self._needed[update], ready)
             self._emit([op], ready)
@@ -175,7 +185,7 @@ class _Order:
 
     def _left(self, update: Operation) -> tuple[float, int]:
         """How much arithmetic is left to do for an update: the next product comes after all updates by the last one."""
-        return sum(arithmetic(op) for op in self._needed[update] if op not in self._done), update.index
+        return sum(self._work[op] for op in self._needed[update] if op not in self._done), update.index
 
     def _emit(self, operations: Sequence[Operation], ready: list[Operation]) -> None:
         for op in operations:
