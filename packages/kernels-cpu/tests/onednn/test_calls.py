@@ -12,7 +12,7 @@ import pytest
 
 import headrace as hr
 from headrace.types import bfloat16, float32
-from headrace_cpu.host import host
+from headrace_cpu.host import Host, host
 from headrace_cpu.onednn import Request, library_call, onednn
 
 pytestmark = pytest.mark.skipif(onednn() is None, reason="oneDNN is not installed")
@@ -230,6 +230,20 @@ def test_a_network_under_the_policy_is_that_of_the_numpy_backend() -> None:
     compared(
         build, normal(3, 8, 8, 2), normal(3, 3, 2, 8), normal(128, 32) * 0.1, options=hr.mixed_precision, tolerance=2e-2
     )
+
+
+def test_without_instructions_for_bfloat16_the_policy_multiplies_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Host, "multiplies_bfloat16", False)
+
+    def build(x: hr.Tensor, k: hr.Tensor) -> list[hr.Tensor]:
+        y = hr.nn.relu(hr.nn.conv2d(hr.nn.conv2d(x, k), k))
+        return [y, *hr.gradients(y, [x, k])]
+
+    arrays = normal(2, 6, 5, 4), normal(3, 3, 4, 4)
+    compared(build, *arrays, options=hr.mixed_precision, tolerance=2e-2)
+    op = next(op for op in graph_of(build, arrays)[0].operations if op.type == "Conv2D")
+    assert library_call(Request(op, (bfloat16,) * 3, (None, None))) is None
+    assert library_call(Request.of(op)) is not None
 
 
 @pytest.mark.parametrize("narrow", [False, True])
