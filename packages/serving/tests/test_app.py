@@ -8,6 +8,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -370,6 +371,7 @@ def test_the_access_log(half: Any, caplog: pytest.LogCaptureFixture) -> None:
         Client(app)("GET", "/none")
     first, second = (orjson.loads(record.message) for record in caplog.records)
     assert first.pop("ms") > 0
+    assert abs(datetime.fromisoformat(first.pop("time")) - datetime.now(UTC)) < timedelta(minutes=5)
     assert first == {
         "client": "",
         "method": "POST",

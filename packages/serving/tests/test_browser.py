@@ -167,6 +167,8 @@ def test_charts_move_while_requests_come(page: Any, url: str) -> None:
         page,
         "[...document.querySelectorAll('svg polyline')].every((line) => line.getAttribute('points').includes(' '))",
     )
+    for name in ("rates", "latencies"):
+        assert float(page.locator(f"#{name}-top").inner_text()) > 0
     shoot(page, "charts")
     page.evaluate("window.sending = false")
 

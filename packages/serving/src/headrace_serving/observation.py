@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from headrace_serving.codes import Code
 from headrace_serving.metrics import MICROSECOND_BOUNDS, ROW_BOUNDS, Counter, Gauge, Histogram, State, added, exposition
@@ -44,6 +46,7 @@ class Observer:
       repository: the models.
       active: tells how many requests to models are in the server.
       waiting: tells how many rows wait for a batch.
+      clock: tells the time in seconds since 1970.
     """
 
     def __init__(
@@ -52,8 +55,10 @@ class Observer:
         *,
         active: Callable[[], int] = lambda: 0,
         waiting: Callable[[], int] = lambda: 0,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._repository = repository
+        self._clock = clock
         serving = ":tensorflow:serving:"
         self._requests = Counter(f"{serving}request_count", "Requests to models.", ["model_name", "status"])
         self._latency = Histogram(
@@ -124,6 +129,7 @@ class Observer:
     def log(self, exchange: Exchange) -> None:
         """Log an exchange as a line of JSON, by the logger `headrace_serving.access`."""
         line = {
+            "time": datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="milliseconds"),
             "client": exchange.client,
             "method": exchange.verb,
             "path": exchange.path,

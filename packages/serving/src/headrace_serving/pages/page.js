@@ -92,6 +92,7 @@ function draw(id, ...series) {
     return line;
   });
   find(id).replaceChildren(...lines);
+  find(`${id}-top`).textContent = Number.isFinite(top) && top > 1e-6 ? Number(top.toPrecision(3)) : "";
 }
 
 function remember(series, value) {
