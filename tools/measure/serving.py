@@ -22,6 +22,7 @@ GOLDEN = (
     "datatypes",
     "examples",
     "infer",
+    "infer_answer",
     "json_numbers",
     "json_tensor",
     "json_value",

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from headrace_serving.errors import BadRequestError, UnsupportedError
-from headrace_serving.infer import InferHeads, InferRequest, RequestedOutput, format_infer, parse_infer
+from headrace_serving.infer import InferHeads, InferRequest, RequestedOutput, parse_infer
+from headrace_serving.infer_answer import format_infer
 
 
 def entry(**changes: object) -> dict[str, object]:
@@ -342,22 +343,3 @@ def test_documents_that_come_once_are_not_kept(echo: Callable[..., Any]) -> None
     for text in texts:
         parse_infer(*raw(text, bytes(8)), signatures, heads=heads)
     assert sum(heads.request(text, memoryview(bytes(8)), signatures) is not None for text in texts) <= 256
-
-
-def test_the_answer_names_the_request_it_is_for(half: Any) -> None:
-    signatures = Signatures(half.signatures)
-    outputs = {"y": np.array([1.5], np.float32), "label": np.array([b"a"], object)}
-    for name in (None, "a", None, "b"):
-        text = document(
-            entry(shape=[1, 2], data=[1, 2]),
-            {"name": "n", "shape": [1], "datatype": "INT64", "data": [1]},
-            parameters={"binary_data_output": True},
-            **({} if name is None else {"id": name}),
-        )
-        answer = format_infer("m", 3, parse_infer(text, None, signatures), outputs)
-        assert answer.json_bytes is not None
-        head = json.loads(answer.body[: answer.json_bytes])
-        assert (head.get("id"), head["model_version"]) == (name, "3")
-        sizes = [(output["name"], output["parameters"]["binary_data_size"]) for output in head["outputs"]]
-        assert sizes == [("y", 4), ("label", 5)]
-        assert answer.body[answer.json_bytes :] == outputs["y"].tobytes() + b"\x01\x00\x00\x00a"

@@ -1,4 +1,4 @@
-"""The command `headrace serve`."""
+"""The command `headrace serve`. Long, since each option says what it is for."""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 What a request needs beside the model is done in the event loop if its body is small, for waking a thread costs more
 than that; big bodies go to threads of their own, so that they delay nobody. A model that answers as soon is called in
 the loop too.
+
+Long, since it holds the way of a request from its first byte to its answer, which is read best in one place.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from headrace_serving.body import accepted_encoding, decoded, encoded, read_body
 from headrace_serving.codes import INTERNAL, OK, Code, code_of
 from headrace_serving.errors import BadRequestError, EncodingError, QueueFullError, UnauthenticatedError
 from headrace_serving.execution import Executor, Outputs, ThreadExecutor, Work
-from headrace_serving.infer import InferAnswer
+from headrace_serving.infer_answer import InferAnswer
 from headrace_serving.json_tensor import dump_json
 from headrace_serving.model_statistics import ModelStatistics, parts
 from headrace_serving.observation import Exchange, Observer

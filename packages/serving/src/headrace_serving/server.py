@@ -1,4 +1,7 @@
-"""The server without a transport: what each call answers, as bytes. Adapters put it on HTTP."""
+"""The server without a transport: what each call answers, as bytes. Adapters put it on HTTP.
+
+Long, since it is the list of all calls of both protocols; each is a few lines.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ from headrace_serving.datatypes import datatype_of
 from headrace_serving.errors import ServableNotFoundError, UnsupportedError
 from headrace_serving.examples import format_classify, format_regress, parse_examples
 from headrace_serving.execution import Outputs, Work, call_signature, shares_calls
-from headrace_serving.infer import InferAnswer, InferHeads, format_infer, parse_infer
+from headrace_serving.infer import InferHeads, parse_infer
+from headrace_serving.infer_answer import InferAnswer, format_infer
 from headrace_serving.infer_message import format_infer_message, parse_infer_message
 from headrace_serving.json_tensor import dump_json
 from headrace_serving.json_value import show
