@@ -54,6 +54,7 @@ def draw(results: Sequence[Mapping[str, Any]], file: Path) -> None:
     axes.set_yticks(ticks, names)
     axes.set_xscale("log")
     axes.set_xlim(right=right * 2)
+    axes.margins(y=0.01)
     axes.invert_yaxis()
     axes.set_xlabel("time of a step, as a multiple of Headrace's (dotted: the floor of the machine)")
     handles = [pyplot.Rectangle((0, 0), 1, 1, color=COLOURS.get(peer.split("-")[0], "#9ca3af")) for peer in peers]
