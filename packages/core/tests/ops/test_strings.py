@@ -59,3 +59,10 @@ def test_strings_have_no_derivative_and_say_so() -> None:
         y = hr.strings.to_number(hr.strings.as_string(x))
         assert hr.gradients(y, [x]) == [None]
         assert "its input is a string" in hr.explain_gradient(y, x)
+
+
+@pytest.mark.parametrize("text", [b"a+/b", b"abcde", b"ab=c", b"a b "])
+def test_what_is_no_base64_is_refused(text: bytes) -> None:
+    with pytest.raises(hr.errors.InvalidArgumentError, match="a string is no base64[^$]*letters, digits, - and _"):
+        run(lambda x: hr.apply_op("DecodeBase64", x), [text])
+    assert run(lambda x: hr.apply_op("DecodeBase64", x), [b"_-8=", b"_-8"]).tolist() == [b"\xff\xef"] * 2
