@@ -12,6 +12,8 @@ from pathlib import Path
 import llvmlite
 import llvmlite.binding as llvm
 
+from headrace_cpu.half import CONVERSIONS
+
 __all__ = ["Host", "host"]
 
 
@@ -69,7 +71,7 @@ class Host:
                 code = self._compiled(text, machine)
                 _write(key, code)
             if self._engine is None:
-                called = llvm.parse_assembly(f'target triple = "{self.triple}"\n{CALLED}')
+                called = llvm.parse_assembly(f'target triple = "{self.triple}"\n{CONVERSIONS}')
                 self._engine = llvm.create_mcjit_compiler(called, machine)
             self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
             self._engine.finalize_object()
@@ -91,30 +93,6 @@ class Host:
 CODE_VERSION = "1"
 """Changes when modules of one text must no longer share their code."""
 MAGIC = b"headrace-cpu\n"
-CALLED = """
-define half @__truncdfhf2(double %exact) {
-  %near = fptrunc double %exact to float
-  %back = fpext float %near to double
-  %bits = bitcast float %near to i32
-  %inexact = fcmp one double %back, %exact
-  %last = trunc i32 %bits to i1
-  %even = xor i1 %last, true
-  %moves = and i1 %inexact, %even
-  %size = call double @llvm.fabs.f64(double %exact)
-  %reached = call double @llvm.fabs.f64(double %back)
-  %beyond = fcmp ogt double %reached, %size
-  %way = select i1 %beyond, i32 -1, i32 1
-  %step = select i1 %moves, i32 %way, i32 0
-  %odd = add i32 %bits, %step
-  %sticky = bitcast i32 %odd to float
-  %half = fptrunc float %sticky to half
-  ret half %half
-}
-declare double @llvm.fabs.f64(double)
-"""
-"""What LLVM's code calls where the processor rounds no float64 to float16 (all without `avx512fp16`), for conversions
-and for what it makes of copied signs; no library that is surely there has it. The float32 between them ends in an odd
-bit where it is not exact, so that a tie is one only if it was one before."""
 
 
 def _dump(text: str, module: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
