@@ -82,6 +82,21 @@ def test_a_sum_of_many_is_added_up_as_they_come() -> None:
     assert most_alive(moved) < most_alive(bounded)
 
 
+def test_a_sum_that_is_a_part_of_another_sum_counts_there_too() -> None:
+    graph = hr.Graph()
+    with graph.as_default():
+        x = hr.placeholder(hr.float32, [1000], name="x")
+        first, *inner = [hr.exp(x * float(number)) for number in range(4)]
+        total = hr.add_n([first, hr.add_n(inner, name="inner"), hr.exp(-x)], name="total")
+    moved = soon(prune(graph, [total], [], [x], [x.shape]))
+    assert names(moved, "AddV2") == ["inner/1", "inner", "total/1", "total"]
+    value = np.linspace(-1, 1, 1000, dtype=np.float32)
+    with hr.Session(graph, config=hr.config(backend="numpy")) as session:
+        np.testing.assert_allclose(
+            session.run(total, feeds={x: value}), sum(np.exp(value * n) for n in (-1, 0, 1, 2, 3)), rtol=1e-5
+        )
+
+
 def test_a_sum_of_what_others_use_too_stays() -> None:
     graph = hr.Graph()
     with graph.as_default():

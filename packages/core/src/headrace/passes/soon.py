@@ -83,11 +83,11 @@ def _in_turn(graph: Graph) -> Graph:
     for op in graph.operations:
         if op in totals:
             tensors[op.outputs[0]], copies[op] = totals[op], totals[op].op
-            continue
-        inputs = [tensors[tensor] for tensor in op.inputs]
-        copies[op] = copy_op(op, inputs, result, [copies[item] for item in op.control_inputs])
-        tensors.update(zip(op.outputs, copies[op].outputs, strict=True))
-        for total in sums.get(op, ()):
+        else:
+            inputs = [tensors[tensor] for tensor in op.inputs]
+            copies[op] = copy_op(op, inputs, result, [copies[item] for item in op.control_inputs])
+            tensors.update(zip(op.outputs, copies[op].outputs, strict=True))
+        for total in sums.get(op, ()):  # of a sum too, which may be a part of another one
             position = added[total] = added.get(total, 0) + 1
             last = position == len(total.inputs) - 1
             before = totals.get(total, tensors[total.inputs[0]])
