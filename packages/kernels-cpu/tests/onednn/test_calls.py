@@ -205,6 +205,32 @@ def test_products_of_rounded_values(transposed: tuple[bool, bool]) -> None:
     compared(build, *stacks, options=hr.mixed_precision)
 
 
+@pytest.mark.parametrize(("channels", "reads_bfloat16"), [(3, False), (7, False), (8, True)])
+@needs_bfloat16
+def test_filters_of_few_channels_get_their_gradient_in_float32(channels: int, reads_bfloat16: bool) -> None:
+    """Only where the graph widens anyway: what is bfloat16 in the graph has no other fast form."""
+
+    def build(x: hr.Tensor, w: hr.Tensor) -> list[hr.Tensor]:
+        return with_gradients(hr.nn.conv2d(x, w), x, w)
+
+    arrays = normal(2, 7, 9, channels), normal(3, 3, channels, 5)
+    compared(build, *arrays, options=hr.mixed_precision)
+    ops = {op.type: op for op in graph_of(build, arrays)[0].operations}
+
+    def narrow(op_type: str) -> Any:
+        op = ops[op_type]
+        dtypes = (bfloat16 if tensor.dtype is float32 else tensor.dtype for tensor in op.inputs)
+        return library_call(Request(op, (*dtypes, float32), (None,) * len(op.inputs)))
+
+    assert (narrow("Conv2DBackpropFilter") is not None) is reads_bfloat16
+    assert library_call(Request.of(ops["Conv2DBackpropFilter"])) is not None
+    assert narrow("Conv2D") is not None
+    assert narrow("Conv2DBackpropInput") is not None
+    rounded = [array.astype(bfloat16.array_type) for array in arrays]
+    graph, _, _ = graph_of(lambda x, w: hr.gradients(hr.sum(hr.nn.conv2d(x, w)), [w]), rounded)
+    assert all(call is not None for call in calls(graph, "Conv2DBackpropFilter"))
+
+
 @needs_bfloat16
 def test_what_is_rounded_next_is_written_as_bfloat16() -> None:
     graph, _, _ = graph_of(lambda x, w: hr.nn.relu(x @ w), [normal(4, 8), normal(8, 8)])
