@@ -101,6 +101,21 @@ def test_movement_between_products_moves_bfloat16() -> None:
     assert only(found, "Transpose").outputs[0].dtype is hr.bfloat16
 
 
+def test_reads_before_and_after_an_update_are_rounded_apart() -> None:
+    eye = np.eye(2, dtype=np.float32)
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [2, 2])
+        w = hr.Variable(eye, name="w")
+        before = x @ w.read() + x @ w.read()
+        update = w.assign_add(eye)
+        after = x @ w.read()
+    casts = [op for op in optimized([before, after, update], graph, {x: eye}).operations if op.type == "Cast"]
+    assert len([op for op in casts if op.inputs[0].op.type == "ReadVariableOp"]) == 2
+    with hr.Session(graph, config=hr.mixed_precision("bfloat16")) as session:
+        first, second, _ = session.run([before, after, update], feeds={x: eye})
+    assert (first.tolist(), second.tolist()) == ((2 * eye).tolist(), (2 * eye).tolist())
+
+
 def test_gradients_of_weights_reach_the_optimiser_unrounded_and_weights_are_rounded_once() -> None:
     with hr.Graph().as_default() as graph:
         x = hr.placeholder(hr.float32, [4, 3])

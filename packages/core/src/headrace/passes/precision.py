@@ -148,9 +148,15 @@ class _Policy:
         self._exact: dict[Tensor, Tensor] = {}
         self._rounded: dict[Tensor, Tensor] = {}  # in bfloat16
         self._widened: dict[Tensor, Tensor] = {}  # from bfloat16 to the same numbers in float32
-        self._reads: dict[tuple[Tensor, frozenset[Operation]], Tensor] = {}
+        self._reads: dict[tuple[Tensor, frozenset[Operation], int], Tensor] = {}
+        self._updates_before: dict[Operation, int] = {}  # for each read of a variable
         self._readers: dict[Tensor, list[tuple[Operation, int]]] = {}
+        updates = 0
         for op in graph.operations:
+            if op.type == "ReadVariableOp":
+                self._updates_before[op] = updates
+            elif op.has_effect and any(tensor.dtype.kind == "resource" for tensor in op.inputs):
+                updates += 1
             for position, tensor in enumerate(op.inputs):
                 self._readers.setdefault(tensor, []).append((op, position))
         self._products = {op for op in graph.operations if op.type in allow and not self._is_skipped(op)}
@@ -273,10 +279,15 @@ class _Policy:
         return self._result.create_op("Const", (), attrs, name=name, device=op.device, source=op.source).outputs[0]
 
     def _weight(self, tensor: Tensor) -> Tensor | None:
-        """What an equal read of the same variable was rounded to: reads that wait for the same may be one read."""
-        if tensor.op.type != "ReadVariableOp":
+        """What an equal read of the same variable was rounded to.
+
+        Reads that wait for the same may be one read, unless a variable is updated between them: the second one gives
+        the new value, which handles do not tell, since several may stand for one variable.
+        """
+        op = tensor.op
+        if op.type != "ReadVariableOp":
             return None
-        key = tensor.op.inputs[0], frozenset(tensor.op.control_inputs)
+        key = op.inputs[0], frozenset(op.control_inputs), self._updates_before[op]
         first = self._reads.setdefault(key, tensor)
         return None if first is tensor else self._narrow(first)
 
