@@ -3,10 +3,10 @@
 - A sum of matrix products to which each product is added as it is made: gradients of a weight that many steps of a
   network share.
 - A product that reads bfloat16 where the graph widens it first, since libraries sum such products in float32 anyway.
-- A product with what follows element by element on its result: a bias, another sum, relu, rounding to bfloat16.
+- A product with what follows element by element on its result: a bias, another sum, rounding to bfloat16.
 
-Relu of the library gives 0 for NaN, which must be seen. We ask for x * min(max(x * largest, 0), 1) + 0, which keeps
-NaN, but makes NaN of minus infinity too. `HEADRACE_EPILOGUES=off` lets additions and relu be loops of their own.
+Relu is not among these: that of the library gives 0 for NaN, which must be seen. `HEADRACE_EPILOGUES=off` lets
+additions be loops of their own.
 """
 
 from __future__ import annotations
@@ -168,9 +168,9 @@ class _Search:
             tuple(tensors[number].dtype for number in (*inputs, *outputs)),
             tuple(_array(constants.get(number)) for number in inputs),
             tuple(
-                (step.kind, None if step.other is None else tensors[step.other].dtype)
+                (step.kind, tensors[step.other].dtype)
                 for step in steps
-                if step.kind != "round"
+                if step.other is not None  # that of rounding is the result's
             ),
         )
 
@@ -190,7 +190,7 @@ class _Search:
             if step is None and _casts(reader, float32, bfloat16):
                 yield _Step("round", place)
                 return
-            if step is None or step.kind in kinds or "relu" in kinds or reader.op.outputs[0].shape != shape:
+            if step is None or step.kind in kinds or reader.op.outputs[0].shape != shape:
                 return
             kinds.add(step.kind)
             yield step
@@ -198,8 +198,6 @@ class _Search:
 
     def _step(self, place: int, reader: Line, current: int) -> _Step | None:
         """The step of an epilogue that a line is."""
-        if reader.op.type == "Relu":
-            return _Step("relu", place)
         if reader.op.type not in ("Add", "AddV2", "BiasAdd"):
             return None
         if reader.op.attrs.get("data_format", "NHWC") != "NHWC":

@@ -64,7 +64,7 @@ _MOVES = frozenset(
 _APART = frozenset({"AvgPool", "AvgPoolGrad", "MaxPool", "MaxPoolGrad", *_NORMALIZATIONS, *ALLOW})
 """Types that are seldom fused with what is around them: what they read and give lies in memory, narrow if it may be."""
 
-_EPILOGUES = frozenset({"Add", "AddV2", "BiasAdd", "Relu"})
+_EPILOGUES = frozenset({"Add", "AddV2", "BiasAdd"})
 """Types that libraries compute together with the product before: only what comes out at the end lies in memory."""
 
 _IMAGES = {name: frozenset({0, 1} if "Grad" in name else {0}) for name in _NORMALIZATIONS}

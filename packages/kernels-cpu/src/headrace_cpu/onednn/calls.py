@@ -44,13 +44,13 @@ class Request:
       dtypes: of its inputs, then of its outputs, as they lie in memory: a float32 may lie there as bfloat16.
       constants: for each input its value where that is known when the plan is made, else None.
       epilogue: what follows on the result, with the dtype of what it reads beside that: `bias` (one number for each of
-        the last axis), `add` (as many as the result), `relu`. The pointers of these come after those of the outputs.
+        the last axis), `add` (as many as the result). The pointers of these come after those of the outputs.
     """
 
     op: Operation
     dtypes: tuple[DType, ...]
     constants: tuple[Array | None, ...]
-    epilogue: tuple[tuple[str, DType | None], ...] = ()
+    epilogue: tuple[tuple[str, DType], ...] = ()
 
     @classmethod
     def of(cls, op: Operation, constants: Sequence[Array | None] = ()) -> Request:
@@ -135,7 +135,7 @@ class CallWriter:
     @property
     def _given(self) -> int:
         """How many pointers there are before those to work in."""
-        return len(self.request.dtypes) + sum(dtype is not None for _, dtype in self.request.epilogue)
+        return len(self.request.dtypes) + len(self.request.epilogue)
 
     def epilogue(
         self, layout_of: Callable[[DType], Descriptor]
@@ -154,13 +154,11 @@ class CallWriter:
         for kind, dtype in self.request.epilogue:
             if kind == "bias":
                 bias = place
-            elif dtype is not None:
+            else:
                 result = layout_of(dtype)
                 arguments.append((capi.POST_OPERATION * (len(steps) + 1) | capi.SECOND, place, result))
                 steps.append((kind, result))
-            else:
-                steps += [("relu", None), ("zero", None)]
-            place += dtype is not None
+            place += 1
         return bias, self.library.attributes(steps) if steps else None, arguments
 
     def plain(self, position: int) -> Descriptor:

@@ -31,10 +31,9 @@ QUERY_SRC, QUERY_DIFF_SRC, QUERY_WEIGHTS, QUERY_DIFF_WEIGHTS, QUERY_DST, QUERY_D
 )
 FORWARD_TRAINING, BACKWARD = 64, 128
 IMPLEMENTATION = 8
-BINARY_ADD, LINEAR, HARD_SWISH = 0x1FFF0, 0x26, 0x34
+BINARY_ADD = 0x1FFF0
 POST_OPERATION, SECOND = 1 << 15, 2
 """The argument that the first operation after a primitive reads beside its result is their bits together."""
-LARGEST_FLOAT = 3.4028234663852886e38
 MAX_DIMS = 12
 
 Pointer = ctypes.c_void_p
@@ -157,8 +156,7 @@ class OneDnn:
         """Attributes of a primitive that goes on with what it computes.
 
         Args:
-          steps: `sum` adds it to the destination, `add` adds an array of that layout to it; `relu` and then `zero`
-            make 0 of what is negative (the second turns -0.0 into 0.0).
+          steps: `sum` adds it to the destination, `add` adds an array of that layout to it.
         """
         key = tuple((kind, layout.handle if layout is not None else 0) for kind, layout in steps)
         with self._lock:
@@ -175,12 +173,8 @@ class OneDnn:
     def _append(self, operations: Pointer, kind: str, layout: Descriptor | None) -> None:
         if layout is not None:
             self._check("dnnl_post_ops_append_binary", operations, BINARY_ADD, Pointer(layout.handle))
-        elif kind == "sum":
-            self._check("dnnl_post_ops_append_sum", operations, ctypes.c_float(1.0), 0, 0)
         else:
-            algorithm, number = (HARD_SWISH, LARGEST_FLOAT) if kind == "relu" else (LINEAR, 1.0)
-            numbers = ctypes.c_float(number), ctypes.c_float(0.0)
-            self._check("dnnl_post_ops_append_eltwise", operations, algorithm, *numbers)
+            self._check("dnnl_post_ops_append_sum", operations, ctypes.c_float(1.0), 0, 0)
 
     def queried(self, description: int, what: int) -> Descriptor:
         """The layout that a primitive chose."""

@@ -127,8 +127,8 @@ DIRECT = 1
 FORWARD, BY_IMAGES, BY_FILTERS = "convolution_forward", "convolution_backward_data", "convolution_backward_weights"
 FEW_CHANNELS = 8
 """Channels of images below which gradients by filters are left to float32. There the code of oneDNN for bfloat16 lets
-threads spin for each other many times in one call: no faster where nothing else runs, and with 2 to 6 channels up to 300
-times slower where a thread has to wait for a processor (0.5 s instead of 2 ms)."""
+threads spin for each other many times in one call: no faster where nothing else runs, and with 2 to 6 channels up to
+300 times slower where a thread has to wait for a processor (0.5 s instead of 2 ms)."""
 _PLACES = {FORWARD: (0, 1, 2), BY_IMAGES: (3, 1, 2), BY_FILTERS: (0, 3, 2)}
 """Which pointers are those of images, filters and output."""
 _ARGUMENTS = {
