@@ -147,6 +147,23 @@ def test_a_value_that_was_read_survives_an_update() -> None:
     np.testing.assert_array_equal(session.run(v.value), np.ones(8))
 
 
+@pytest.mark.parametrize("late", [lambda x, old: hr.nn.softmax(x) + old, lambda x, old: hr.nn.softmax(old * x)])
+def test_a_value_that_was_read_before_an_update_meets_sums_over_rows_as_it_was(late: Callable[..., Any]) -> None:
+    x = np.random.default_rng(0).standard_normal((8, 8))
+
+    def result(backend: str) -> Any:
+        graph = hr.Graph()
+        with graph.as_default():
+            given = hr.constant(x)
+            v = hr.Variable(np.ones((8, 8)), name="v")
+            old = v.read()
+            update = v.assign_add(given)
+            fetches = [late(given, old), update]
+        return hr.Session(graph, config=hr.config(backend=backend, passes=[])).run(fetches)[0]
+
+    np.testing.assert_allclose(result("cpu"), result("numpy"), rtol=1e-12)
+
+
 def test_steps_of_several_threads_do_not_tear_a_variable() -> None:
     graph = hr.Graph()
     with graph.as_default():

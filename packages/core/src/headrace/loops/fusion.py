@@ -260,6 +260,8 @@ class _Fusion:
         members = [self.items[position] for position in group.items] + [item]
         if not axes and all(map(_is_map, members)) and _in_one_shape(group, item):
             return None
+        if axes and _changes_what_others_read(members):
+            return "a variable is read and then changed, but rows are gone over several times"
         return misfit(space, axes, produced_by(members), [output for member in members for output in member.outputs])
 
 
@@ -277,6 +279,17 @@ def produced_by(items: Sequence[Item]) -> dict[Hashable, Value]:
         for output in item.outputs
         if output.key not in item.mutable and output.piece is None
     }
+
+
+def _changes_what_others_read(items: Sequence[Item]) -> bool:
+    """True if one of the items changes a variable that another one reads, which must see what was there before."""
+    return any(
+        key in other.reads
+        for item in items
+        for key in item.mutable.intersection(item.writes)
+        for other in items
+        if other is not item
+    )
 
 
 def _joined_space(group: Group, item: Item) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
