@@ -183,7 +183,7 @@ class CallWriter:
           description: what it does.
           *arguments: argument number, pointer and layout.
         """
-        self._primitives.append(Primitive(self.library.primitive(description), arguments))
+        self._primitives.append(self.library.working(description, arguments, self.scratch))
 
     def weighted_sum(self, parts: Sequence[tuple[int, float]], layout: Descriptor, target: int) -> bool:
         """Add the sum of arrays of one layout, each times a number; False if there is no such primitive.
@@ -210,7 +210,7 @@ class CallWriter:
             self._constants.append(packed)
             return -len(self._constants)
         place = self.scratch(chosen.size)
-        self._primitives.append(self.library.reorder(plain, chosen, position, place))
+        self._primitives.append(self.library.reorder(plain, chosen, position, place, self.scratch))
         return place
 
     def given_back(self, position: int, plain: Descriptor, chosen: Descriptor, run: Callable[[int], None]) -> None:
@@ -220,7 +220,7 @@ class CallWriter:
             return
         place = self.scratch(chosen.size)
         run(place)
-        self._primitives.append(self.library.reorder(chosen, plain, place, position))
+        self._primitives.append(self.library.reorder(chosen, plain, place, position, self.scratch))
 
     def finished(self) -> LibraryCall:
         """The call; constants come after the scratch memory."""

@@ -26,9 +26,9 @@ DTYPES = {"float16": 1, "bfloat16": 2, "float32": 3, "int32": 4, "int8": 5, "uin
 SRC, DST, WEIGHTS, BIAS, WORKSPACE, SCRATCHPAD = 1, 17, 33, 41, 64, 80
 MEAN, VARIANCE, SCALE, SHIFT, MULTIPLE_SRC = 49, 50, 51, 52, 1024
 DIFF_SRC, DIFF_DST, DIFF_WEIGHTS, DIFF_BIAS, DIFF_SCALE, DIFF_SHIFT = 129, 145, 161, 169, 255, 256
-QUERY_SRC, QUERY_DIFF_SRC, QUERY_WEIGHTS, QUERY_DIFF_WEIGHTS, QUERY_DST, QUERY_DIFF_DST, QUERY_WORKSPACE = range(
-    129, 136
-)
+QUERY_SRC, QUERY_DIFF_SRC, QUERY_WEIGHTS, QUERY_DIFF_WEIGHTS, QUERY_DST, QUERY_DIFF_DST = range(129, 135)
+QUERY_WORKSPACE, QUERY_SCRATCHPAD = 135, 136
+SCRATCHPAD_OF_USER = 1
 FORWARD_TRAINING, BACKWARD = 64, 128
 IMPLEMENTATION = 8
 BINARY_ADD = 0x1FFF0
@@ -141,11 +141,17 @@ class OneDnn:
         return Descriptor(int(handle.value or 0), int(self.library.dnnl_memory_desc_get_size(handle)))
 
     def describe(self, function: str, *arguments: Any) -> int | None:
-        """A primitive descriptor, or None where oneDNN has no implementation."""
+        """A primitive descriptor, or None where oneDNN has no implementation.
+
+        Args:
+          function: of what kind.
+          *arguments: as the library takes them; the last one are attributes, or None.
+        """
         made = Pointer()
+        *given, attributes = arguments
         converted = [
             Pointer(item.handle) if isinstance(item, Descriptor) else Pointer(item) if item is None else item
-            for item in arguments
+            for item in (*given, attributes or self.attributes(()))
         ]
         status = getattr(self.library, f"dnnl_{function}_primitive_desc_create")(
             ctypes.byref(made), self.engine, *converted
@@ -153,7 +159,9 @@ class OneDnn:
         return None if status else int(made.value or 0)
 
     def attributes(self, steps: Sequence[tuple[str, Descriptor | None]]) -> Pointer:
-        """Attributes of a primitive that goes on with what it computes.
+        """Attributes of a primitive that goes on with what it computes, and works in memory that it is given.
+
+        Its own memory would be that of the thread that made it: steps of several threads would work in it at once.
 
         Args:
           steps: `sum` adds it to the destination, `add` adds an array of that layout to it.
@@ -163,6 +171,7 @@ class OneDnn:
             if key not in self._attributes:
                 made, operations = Pointer(), Pointer()
                 self._check("dnnl_primitive_attr_create", ctypes.byref(made))
+                self._check("dnnl_primitive_attr_set_scratchpad_mode", made, SCRATCHPAD_OF_USER)
                 self._check("dnnl_post_ops_create", ctypes.byref(operations))
                 for kind, layout in steps:
                     self._append(operations, kind, layout)
@@ -197,7 +206,21 @@ class OneDnn:
         self._check("dnnl_primitive_desc_query", Pointer(description), IMPLEMENTATION, 0, ctypes.byref(name))
         return (name.value or b"").decode()
 
-    def reorder(self, source: Descriptor, target: Descriptor, place: int, goal: int) -> Primitive:
+    def working(self, description: int, arguments: Sequence[Argument], memory: Callable[[int], int]) -> Primitive:
+        """The primitive of a descriptor with what it is executed with, and memory to work in.
+
+        Args:
+          description: the descriptor.
+          arguments: what it reads and writes.
+          memory: gives the pointer of so many bytes.
+        """
+        room = self.queried(description, QUERY_SCRATCHPAD)
+        extra = ((SCRATCHPAD, memory(room.size), room),) if room.size else ()
+        return Primitive(self.primitive(description), (*arguments, *extra))
+
+    def reorder(
+        self, source: Descriptor, target: Descriptor, place: int, goal: int, memory: Callable[[int], int]
+    ) -> Primitive:
         """The primitive that copies from one layout to another, of one dtype.
 
         Args:
@@ -205,21 +228,28 @@ class OneDnn:
           target: the layout of the copy.
           place: the pointer of what is copied.
           goal: the pointer of the copy.
+          memory: see `working`.
         """
         made = Pointer()
-        handles = Pointer(source.handle), self.engine, Pointer(target.handle), self.engine, None
+        handles = Pointer(source.handle), self.engine, Pointer(target.handle), self.engine, self.attributes(())
         self._check("dnnl_reorder_primitive_desc_create", ctypes.byref(made), *handles)
-        return Primitive(self.primitive(int(made.value or 0)), ((SRC, place, source), (DST, goal, target)))
+        return self.working(int(made.value or 0), ((SRC, place, source), (DST, goal, target)), memory)
 
     def copied(self, value: Array, source: Descriptor, target: Descriptor) -> Array:
         """An array of bytes that holds a value in another layout, made now."""
         result = np.zeros(target.size, np.uint8)
+        arrays = [value, result]
+
+        def room(size: int) -> int:
+            arrays.append(np.empty(size, np.uint8))
+            return 2
+
         keep: list[Any] = []
-        reorder = self.reorder(source, target, 0, 1)
+        reorder = self.reorder(source, target, 0, 1, room)
         stream, primitive, table, *memories = self.entries([reorder], keep)
-        for memory, array in zip(memories, (value, result), strict=True):
+        for memory, array in zip(memories, arrays, strict=True):
             self._check("dnnl_memory_set_data_handle", Pointer(memory), Pointer(array.ctypes.data))
-        self._check("dnnl_primitive_execute", Pointer(primitive), Pointer(stream), 2, Pointer(table))
+        self._check("dnnl_primitive_execute", Pointer(primitive), Pointer(stream), len(arrays), Pointer(table))
         self._check("dnnl_stream_wait", Pointer(stream))
         return result
 
@@ -230,7 +260,7 @@ class OneDnn:
         handles = (Pointer * count)(*[layout.handle] * count)
         numbers = (ctypes.c_float * count)(*scales)
         status = self.library.dnnl_sum_primitive_desc_create(
-            ctypes.byref(made), self.engine, Pointer(layout.handle), count, numbers, handles, None
+            ctypes.byref(made), self.engine, Pointer(layout.handle), count, numbers, handles, self.attributes(())
         )
         return None if status else int(made.value or 0)
 
