@@ -78,7 +78,7 @@ class _Value:
 
 
 @dataclass(slots=True, eq=False)
-class _Node:
+class _Run:
     """An operation of the new graph: one of the old graph, or a repetition of one."""
 
     op: Operation
@@ -104,28 +104,28 @@ class _Search:
         self._graph = graph
         self.copies = 0
         values: dict[Tensor, _Value] = {}
-        self._nodes: list[_Node] = []
-        self._maker: dict[_Value, _Node] = {}
+        self._runs: list[_Run] = []
+        self._maker: dict[_Value, _Run] = {}
         self._may_repeat: dict[Operation, bool] = {}
         for op in graph.operations:
-            node = _Node(op, [values[tensor] for tensor in op.inputs])
-            self._give_outputs(node)
-            values.update(zip(op.outputs, node.outputs, strict=True))
-            self._nodes.append(node)
+            run = _Run(op, [values[tensor] for tensor in op.inputs])
+            self._give_outputs(run)
+            values.update(zip(op.outputs, run.outputs, strict=True))
+            self._runs.append(run)
 
-    def _give_outputs(self, node: _Node) -> None:
-        op = node.op
+    def _give_outputs(self, run: _Run) -> None:
+        op = run.op
         views = _views(op)
         for tensor in op.outputs:
             if op.type in ("_Arg", "Const") or not tensor.dtype.size:
                 value = _Value(tensor, 0, permanent=True)
             elif views:
-                owner = node.inputs[views[0]].owner
+                owner = run.inputs[views[0]].owner
                 value = _Value(tensor, 0, root=owner, permanent=owner.permanent)
             else:
                 value = _Value(tensor, tensor_bytes(tensor) if tensor.shape.is_fully_defined else 0)
-            node.outputs.append(value)
-            self._maker[value] = node
+            run.outputs.append(value)
+            self._maker[value] = run
 
     def run(self, limit: int) -> None:
         """Drop values until the rest fits, or until no one more helps."""
@@ -151,34 +151,34 @@ class _Search:
             chain = self._chain(value, later[0], lives)
             if chain is not None:
                 gain = value.size - sum(kept.size for kept in chain[1])
-                work = sum(arithmetic(node.op) for node in chain[0])
+                work = sum(arithmetic(run.op) for run in chain[0])
                 chances.append((gain / (work + 1.0), -later[0], value, later[0], chain[0]))
-        for _, _, value, use, chain_nodes in sorted(chances, key=lambda chance: chance[:2], reverse=True):
-            nodes = self._nodes
-            changed = self._repeat(value, use, chain_nodes)
+        for _, _, value, use, chain_runs in sorted(chances, key=lambda chance: chance[:2], reverse=True):
+            runs = self._runs
+            changed = self._repeat(value, use, chain_runs)
             after = self.lives()
             if _score(after) < before:
                 self.copies += 1
                 return after
-            self._nodes = nodes
-            for node, old in changed:
-                node.inputs = old
+            self._runs = runs
+            for run, old in changed:
+                run.inputs = old
             refused.add((value, use))
         return None
 
-    def _chain(self, value: _Value, use: int, lives: _Lives) -> tuple[list[_Node], set[_Value]] | None:
+    def _chain(self, value: _Value, use: int, lives: _Lives) -> tuple[list[_Run], set[_Value]] | None:
         """What has to be repeated for a value, in order, and what has to live longer; None if that cannot be."""
-        found: dict[_Node, None] = {}
+        found: dict[_Run, None] = {}
         kept: set[_Value] = set()
         stack = [value]
         while stack:
-            node = self._maker[stack.pop()]
-            if node in found:
+            run = self._maker[stack.pop()]
+            if run in found:
                 continue
-            if len(found) >= LONGEST or not self._repeats(node.op):
+            if len(found) >= LONGEST or not self._repeats(run.op):
                 return None
-            found[node] = None
-            for given in node.inputs:
+            found[run] = None
+            for given in run.inputs:
                 owner = given.owner
                 if any(lives.born[given] < write < use for write in lives.writes.get(owner, ())):
                     return None  # to keep an old value of a variable takes as much memory as the variable
@@ -188,7 +188,7 @@ class _Search:
                     kept.add(owner)
                 else:
                     stack.append(given)
-        return sorted(found, key=lambda node: lives.born[node.outputs[0]]), kept
+        return sorted(found, key=lambda run: lives.born[run.outputs[0]]), kept
 
     def _repeats(self, op: Operation) -> bool:
         if op not in self._may_repeat:
@@ -196,44 +196,44 @@ class _Search:
             self._may_repeat[op] = is_pure(op) and known and op.type != "Const" and not op.op_def.function_attrs
         return self._may_repeat[op]
 
-    def _repeat(self, value: _Value, use: int, chain: Sequence[_Node]) -> list[tuple[_Node, list[_Value]]]:
+    def _repeat(self, value: _Value, use: int, chain: Sequence[_Run]) -> list[tuple[_Run, list[_Value]]]:
         """Put repetitions before a use, and let it and all later ones read them.
 
         Returns:
-          The nodes that read something else now, with what they read before.
+          The runs that read something else now, with what they read before.
         """
         instead: dict[_Value, _Value] = {}
-        added: list[_Node] = []
+        added: list[_Run] = []
 
-        def again(node: _Node) -> None:
-            copy = _Node(node.op, [instead.get(given, given) for given in node.inputs], repeated=True)
+        def again(run: _Run) -> None:
+            copy = _Run(run.op, [instead.get(given, given) for given in run.inputs], repeated=True)
             self._give_outputs(copy)
-            instead.update(zip(node.outputs, copy.outputs, strict=True))
+            instead.update(zip(run.outputs, copy.outputs, strict=True))
             added.append(copy)
 
-        for node in chain:
-            again(node)
-        changed: list[tuple[_Node, list[_Value]]] = []
-        for node in self._nodes[use:]:
-            for given in node.inputs:
+        for run in chain:
+            again(run)
+        changed: list[tuple[_Run, list[_Value]]] = []
+        for run in self._runs[use:]:
+            for given in run.inputs:
                 if given.owner is value and given not in instead:
                     for view in self._views_to(given, instead):
                         again(view)
-            if any(given in instead and given.owner is value for given in node.inputs):
-                changed.append((node, node.inputs))
-                node.inputs = [
-                    instead[given] if given.owner is value and given in instead else given for given in node.inputs
+            if any(given in instead and given.owner is value for given in run.inputs):
+                changed.append((run, run.inputs))
+                run.inputs = [
+                    instead[given] if given.owner is value and given in instead else given for given in run.inputs
                 ]
-        self._nodes = [*self._nodes[:use], *added, *self._nodes[use:]]
+        self._runs = [*self._runs[:use], *added, *self._runs[use:]]
         return changed
 
-    def _views_to(self, value: _Value, instead: dict[_Value, _Value]) -> list[_Node]:
-        """The nodes that make a view of what is there in `instead`, in order."""
-        found: list[_Node] = []
+    def _views_to(self, value: _Value, instead: dict[_Value, _Value]) -> list[_Run]:
+        """The runs that make a view of what is there in `instead`, in order."""
+        found: list[_Run] = []
         while value not in instead:
-            node = self._maker[value]
-            found.append(node)
-            value = node.inputs[_views(node.op)[0]]
+            run = self._maker[value]
+            found.append(run)
+            value = run.inputs[_views(run.op)[0]]
         return found[::-1]
 
     def lives(self) -> _Lives:
@@ -241,23 +241,23 @@ class _Search:
         born: dict[_Value, int] = {}
         uses: dict[_Value, list[int]] = {}
         writes: dict[_Value, list[int]] = {}
-        for position, node in enumerate(self._nodes):
-            for value in node.outputs:
+        for position, run in enumerate(self._runs):
+            for value in run.outputs:
                 born[value] = position
                 if not value.permanent and value.root is None:
                     uses[value] = [position]
-            for value in node.inputs:
+            for value in run.inputs:
                 owner = value.owner
                 if not owner.permanent:
                     uses[owner].append(position)
-                elif node.op.has_effect and owner.tensor.dtype.kind == "resource":
+                elif run.op.has_effect and owner.tensor.dtype.kind == "resource":
                     writes.setdefault(owner, []).append(position)
-        changes = np.zeros(len(self._nodes) + 1, np.int64)
+        changes = np.zeros(len(self._runs) + 1, np.int64)
         for value, positions in uses.items():
             changes[born[value]] += value.size
             changes[positions[-1] + 1] -= value.size
-        for position, node in enumerate(self._nodes):
-            reused = _overwritten(node, uses, position)
+        for position, run in enumerate(self._runs):
+            reused = _overwritten(run, uses, position)
             changes[position] -= reused
             changes[position + 1] += reused
         return _Lives(born, uses, writes, np.cumsum(changes[:-1]))
@@ -269,18 +269,18 @@ class _Search:
         made: dict[Operation, Operation] = {}
         latest: Operation | None = None
         count = 0
-        for node in self._nodes:
-            inputs = [tensors[value] for value in node.inputs]
-            if node.repeated:
+        for run in self._runs:
+            inputs = [tensors[value] for value in run.inputs]
+            if run.repeated:
                 count += 1
                 after = [latest] if latest is not None else []
-                copied = copy_op(node.op, inputs, result, after, prefix=f"again_{count}/")
+                copied = copy_op(run.op, inputs, result, after, prefix=f"again_{count}/")
             else:
-                copied = copy_op(node.op, inputs, result, [made[op] for op in node.op.control_inputs])
-                made[node.op] = copied
-                if node.op.type not in ("_Arg", "Const", "_Retval") and not _views(node.op):
+                copied = copy_op(run.op, inputs, result, [made[op] for op in run.op.control_inputs])
+                made[run.op] = copied
+                if run.op.type not in ("_Arg", "Const", "_Retval") and not _views(run.op):
                     latest = copied
-            tensors.update(zip(node.outputs, copied.outputs, strict=True))
+            tensors.update(zip(run.outputs, copied.outputs, strict=True))
         return result
 
 
@@ -294,17 +294,17 @@ def _views(op: Operation) -> tuple[int, ...]:
         return ()
 
 
-def _overwritten(node: _Node, uses: dict[_Value, list[int]], position: int) -> int:
+def _overwritten(run: _Run, uses: dict[_Value, list[int]], position: int) -> int:
     """Bytes of an input that dies here and over which the output is written."""
-    op = node.op
-    if len(node.outputs) != 1 or op.type in ("_Arg", "_Retval", "Const", "NoOp") or not node.outputs[0].size:
+    op = run.op
+    if len(run.outputs) != 1 or op.type in ("_Arg", "_Retval", "Const", "NoOp") or not run.outputs[0].size:
         return 0
     try:
         in_place = find_kernel(op.type, op.attrs).in_place
     except NotFoundError:
         return 0
-    size = node.outputs[0].size
-    for value in node.inputs if in_place else ():
+    size = run.outputs[0].size
+    for value in run.inputs if in_place else ():
         if value.root is None and value.size == size and uses[value][-1] == position:
             return size
     return 0
