@@ -77,6 +77,7 @@ def test_it_is_data_too() -> None:
     data = json.loads(json.dumps(explanation.as_dict()))
     assert data["backend"] == "numpy"
     assert data["memory"]["peak_bytes"] == explanation.memory.peak_bytes
+    assert data["segments"][0]["memory"] == data["memory"]
     assert data["segments"][0]["work"][1]["operations"] == ["y"]
     assert data["flops"] == explanation.flops
 

@@ -65,6 +65,9 @@ class Explanation:
         """All of it as numbers, texts, lists and dictionaries, ready for `json.dumps`."""
         whole = dataclasses.asdict(self)
         whole["memory"]["peak_bytes"] = self.memory.peak_bytes
+        for said, segment in zip(whole["segments"], self.segments, strict=True):
+            if segment.memory is not None:
+                said["memory"]["peak_bytes"] = segment.memory.peak_bytes
         return {**whole, "flops": self.flops, "bytes": self.bytes}
 
     def __str__(self) -> str:
