@@ -103,6 +103,11 @@ class _Convolution:
                 shape, filter_strides = shape[1:], filter_strides[1:]
         return cls(given, made, shape, filter_strides, (strides, dilations, before, after))
 
+    def summed(self, kind: str) -> int:
+        """The channels over which a convolution forward or by images sums, in each group."""
+        place = -len(self.numbers[0]) - 1
+        return self.filters[place - 1 if kind == BY_IMAGES else place]
+
     def described(
         self,
         library: OneDnn,
@@ -125,6 +130,9 @@ class _Convolution:
 
 DIRECT = 1
 FORWARD, BY_IMAGES, BY_FILTERS = "convolution_forward", "convolution_backward_data", "convolution_backward_weights"
+PAIRED = "brg"
+"""How the names of code begin that multiplies bfloat16 in pairs of channels: where their number is odd it takes one of
+the next pixel, times 0, so that NaN and infinities there would make NaN here."""
 FEW_CHANNELS = 8
 """Channels of images below which gradients by filters are left to float32. There the code of oneDNN for bfloat16 lets
 threads spin for each other many times in one call: no faster where nothing else runs, and with 2 to 6 channels up to
@@ -145,7 +153,7 @@ def _convolve(call: CallWriter, kind: str, *, depthwise: bool) -> bool:
     form = None if operand is None else _Convolution.of(call, places, depthwise=depthwise)
     if form is None or operand is None:
         return False
-    widened = operand is bfloat16 and call.request.op.inputs[0].dtype is float32
+    widened = operand is bfloat16 and call.request.op.outputs[0].dtype is float32
     if kind == BY_FILTERS and widened and not depthwise and form.images.shape[1] < FEW_CHANNELS:
         return False
     library = call.library
@@ -166,8 +174,12 @@ def _convolve(call: CallWriter, kind: str, *, depthwise: bool) -> bool:
         arguments.append((capi.BIAS, place, bias))
     any_filters = library.any(form.filters, filter_dtype)
     found = form.described(library, kind, images, any_filters, output, hint, bias, attributes)
-    if found is None or (operand is bfloat16 and library.implementation(found).startswith("ref")):
+    if found is None:
         return False
+    if operand is bfloat16:
+        code = library.implementation(found)
+        if code.startswith("ref") or (widened and code.startswith(PAIRED) and form.summed(kind) % 2):
+            return False
     by_filters = kind == BY_FILTERS
     chosen = library.queried(found, capi.QUERY_DIFF_WEIGHTS if by_filters else capi.QUERY_WEIGHTS)
     plain = library.strided(form.filters, filter_dtype, form.filter_strides)
