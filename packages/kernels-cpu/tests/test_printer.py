@@ -29,14 +29,20 @@ def both(
     found = []
     for mode in ("interpreted", "compiled"):
         memory = {key: value.copy() for key, value in data.items()}
+        behind: list[Array] = []
         for lowered in regions:
             verify_region(lowered.region)
             plain = [buffer for buffer in lowered.region.buffers if buffer.role != "row"]
             for key, buffer in zip(lowered.keys, plain, strict=True):
-                memory.setdefault(key, np.full(buffer.size, 7).astype(buffer.dtype.array_type))
+                if key not in memory:
+                    room = np.full(buffer.size + 64, 7).astype(buffer.dtype.array_type)
+                    memory[key] = room[: buffer.size]
+                    behind.append(room[buffer.size :])
             buffers = [memory[key] for key in lowered.keys]
             run_region(lowered.region, buffers) if mode == "interpreted" else native(lowered.region, lanes)(buffers)
         found.append(memory)
+        for beyond in behind:
+            assert (beyond.astype(np.float64) == 7).all()
     return tuple(found)
 
 
@@ -137,6 +143,15 @@ def test_long_reductions_are_cut_by_their_shape_only() -> None:
     check((200_000,), (0,), [loops.sum(x)], {"x": array_of(float32, 200_000, np.random.default_rng(0))})
     y = Value("input", float32, (50_000, 3), (), "x")
     check((50_000, 3), (0,), [loops.mean(y, 0), -y], {"x": array_of(float32, 150_000, np.random.default_rng(0))})
+
+
+@pytest.mark.parametrize("length", range(1, 35))
+def test_nothing_is_written_behind_narrowed_values(length: int) -> None:
+    # LLVM made of a store with one lane one that was as wide as the value before it was narrowed: rests of one element
+    x = Value("input", float32, (length,), (), "x")
+    for name in ("bfloat16", "float16", "int8", "int16", "float64"):
+        outputs = [Output("out", loops.cast(x, as_dtype(name)))]
+        both(lower("narrowed", (length,), (), {}, outputs), {"x": np.ones(length, np.float32)})
 
 
 def test_casts_follow_numpy() -> None:

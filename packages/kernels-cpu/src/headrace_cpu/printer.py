@@ -238,12 +238,26 @@ class _Printer:
         t.start(rest)
         self.index[axis.number] = whole
         left = t.put(f"sub i64 {count}, {whole}")
+        if not static or axis.extent % lanes == 1:
+            left = self._hidden(left)
         self.mask = t.two("icmp ult", self._lane_numbers(), t.splat(left, "i64"), "i64")
         body()
         self.mask = None
         t.line(f"br label %{done}")
         t.start(done)
         t.lanes = 1
+
+    def _hidden(self, number: str) -> str:
+        """The same number where LLVM cannot foresee it.
+
+        Of a masked store that surely has one lane it makes a scalar one, as wide as the value was before being narrowed
+        (seen in LLVM 22): that writes over what comes behind the array.
+        """
+        t = self.text
+        slot = t.name()
+        self.allocas.append(f"  {slot} = alloca i64, align 8")
+        t.line(f"store volatile i64 {number}, ptr {slot}")
+        return t.put(f"load volatile i64, ptr {slot}")
 
     def _lane_numbers(self) -> str:
         if self.text.lanes == 1:
