@@ -54,7 +54,7 @@ def test_C54_the_planned_peak_is_the_measured_one() -> None:
         assert measured(running, fetches) == pytest.approx(planned, rel=0.05, abs=40_000)
 
 
-@pytest.mark.parametrize("share", [0.9, 0.8])
+@pytest.mark.parametrize("share", [0.9, 0.8, 0.7])
 def test_A76_values_are_computed_again_with_the_same_bits(share: float) -> None:
     graph, fetches = model()
     with session(graph) as running:

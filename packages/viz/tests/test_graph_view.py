@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import headrace as hr
 from headrace.graph.proto.attr_pb2 import AttrValue
@@ -103,7 +104,7 @@ def test_functions_of_a_file_stay_as_they_are_but_for_their_tensors() -> None:
     constant = NodeDef(name="one", op="Const", attr={"dtype": AttrValue(type=1), "value": AttrValue(tensor={})})
     function = FunctionDef(signature=OpDef(name="other"), node_def=[constant])
     graph = hr.Graph()
-    graph.functions.stored["other"] = function.SerializeToString()
+    graph.functions.add_stored("other", function.SerializeToString(), pytest.fail)
     (shown,) = graph_view(graph).library.function
     del function.node_def[0].attr["value"]
     assert shown == function

@@ -103,11 +103,17 @@ class LocalStorage:
         return str(self._root)
 
     def names(self) -> list[str]:
-        """The names of all that is in it: what is not complete has another kind of name."""
+        """The names of all that is in it but what is not complete, whose names begin with a dot."""
+        names = self._listed()
+        while (again := self._listed()) != names:  # one look may miss both a step and the one that replaces it
+            names = again
+        return sorted(names)
+
+    def _listed(self) -> set[str]:
         try:
-            return os.listdir(self._root)
+            return {name for name in os.listdir(self._root) if not name.startswith(".")}
         except (FileNotFoundError, NotADirectoryError):
-            return []
+            return set()
 
     def path(self, name: str) -> str:
         """The path of a folder in it."""

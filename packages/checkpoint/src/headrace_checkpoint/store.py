@@ -13,6 +13,7 @@ is no moment without it. The newest step is found by looking, not by a pointer f
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import sys
@@ -48,6 +49,8 @@ __all__ = [
 ]
 
 _STEP = re.compile(r"step-(\d{8,19})(?:-(\d{1,9}))?")
+_TRIES = 100
+"""How many other processes may take the name of a step before it is an error."""
 _MAX_STEP = 2**63 - 1
 
 
@@ -145,21 +148,21 @@ def write_step(
         metrics={name: float(value) for name, value in (metrics or {}).items()},
     )
     content = manifest.encode()
-    while True:
+    for tries_left in itertools.count(_TRIES - 1, -1):
         earlier = [name for name in steps_of(storage) if name.step == step]
         target = str(next_attempt(storage, step))
         try:
             storage.write(target, shards, content)
-        except FileExistsError:
-            if target not in storage.names():
-                raise  # not by a step, which would have been saved by another process meanwhile
-            continue
         except OSError as error:
+            taken = isinstance(error, FileExistsError) and error.filename == storage.path(target)
+            if taken and tries_left > 0:
+                continue  # another process has saved the step meanwhile, and may have deleted it again
             error.add_note(f"step {step} is not saved in {storage.location}; what was there before is still there")
             raise
         for name in earlier:
             storage.remove(str(name))
-        return storage.path(target)
+        break
+    return storage.path(target)
 
 
 def read_manifest(storage: StepStorage, name: str) -> Manifest:
@@ -334,8 +337,8 @@ def read_newest_step(directory: str | os.PathLike[str], read: Callable[[StoredSt
       DataLossError: there are steps, but none is whole.
     """
     storage = storage_of(directory)
-    problems: list[str] = []
-    while not problems:  # all steps that were there may be deleted while they are read, for newer ones
+    problems: dict[StepName, str] = {}
+    while True:
         names = steps_of(storage)
         if not names:
             raise NotFoundError(
@@ -346,23 +349,27 @@ def read_newest_step(directory: str | os.PathLike[str], read: Callable[[StoredSt
                 hint="save one first, or look in another directory",
             )
         for name in reversed(names):
+            if name in problems:
+                continue
             path = storage.path(str(name))
             try:
                 step = StoredStep(path)
                 return step, read(step)
             except (DataLossError, NotFoundError) as error:
                 if str(name) not in storage.names():
-                    continue  # it was deleted meanwhile, as its owner keeps only the newest
-                problems.append(f"{name}: {error.what}")
+                    break  # it was deleted meanwhile, for a newer one that these names lack
+                problems[name] = f"{name}: {error.what}"
                 warnings.warn(
                     f"passed over the damaged checkpoint {path}: {error}",
                     CheckpointWarning,
                     stacklevel=_callers_level(),
                 )
+        else:
+            break
     raise DataLossError(
         "no checkpoint is whole",
         where=storage.location,
         expected="at least one step without damage",
-        got="; ".join(problems),
+        got="; ".join(problems.values()),
         hint="copy the directory again, or start anew in another one",
     )

@@ -13,7 +13,7 @@ from headrace.plan.needs import PlannedMemory
 
 __all__ = ["check_limit", "needed_memory", "within_limit"]
 
-ROUNDS = 5
+ROUNDS = 8
 """How often a graph is rewritten for a limit that what a backend made of it still exceeds."""
 
 
@@ -43,18 +43,15 @@ def within_limit(graph: Graph, config: Config, compile_graph: Callable[[Graph], 
     target, best = limit - memory.outside_bytes, memory
     for _ in range(ROUNDS):
         changed = recompute(graph, target)
-        if changed is graph:
-            target -= target // 8
-            continue
-        tried = compile_graph(changed)
-        needed = needed_memory(tried)
-        assert needed is not None
-        if needed.peak_bytes <= limit:
-            return changed, tried
-        if needed.peak_bytes >= best.peak_bytes and best is not memory:
-            break
-        best = min(best, needed, key=lambda one: one.peak_bytes)
-        target = min(target * limit // needed.peak_bytes, target - 1)
+        if changed is not graph:
+            tried = compile_graph(changed)
+            needed = needed_memory(tried)
+            assert needed is not None
+            if needed.peak_bytes <= limit:
+                return changed, tried
+            best = min(best, needed, key=lambda one: one.peak_bytes)
+            target = min(target, target * limit // needed.peak_bytes)
+        target -= target // 8  # a backend may answer a little less with a little more
     check_limit(best, config)
     return graph, compiled
 
