@@ -154,5 +154,5 @@ def test_what_does_not_fit_the_variable_is_refused_where_its_elements_are_read()
         variable = hr.Variable(np.zeros((3, 2)))
         with pytest.raises(hr.errors.DTypeError, match=r"another dtype(.|\n)*expected: float64(.|\n)*got: *float32"):
             hr.apply_op("ResourceGatherNd", variable.handle, [[0]], dtype=hr.float32)
-        with pytest.raises(hr.errors.ShapeError):
+        with pytest.raises(hr.errors.ShapeError, match="indices speak of more axes than there are"):
             hr.apply_op("ResourceGatherNd", variable.handle, [[0, 0, 0]], dtype=hr.float64)
