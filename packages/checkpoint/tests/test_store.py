@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from headrace_checkpoint.boxes import Box
 from headrace_checkpoint.checksum import crc32c
 from headrace_checkpoint.durable import Disk
 from headrace_checkpoint.manifest import MANIFEST
+from headrace_checkpoint.retention import Retention, SavedStep
 from headrace_checkpoint.safetensors import load_safetensors, save_safetensors
 from headrace_checkpoint.saver import CheckpointManager
 from headrace_checkpoint.store import CheckpointWarning, StepName, StoredStep, list_steps, read_newest_step, write_step
@@ -399,6 +401,37 @@ def test_steps_that_another_process_deletes_are_not_missed(tmp_path: Path) -> No
     managers[0].save(None, 1)
     CheckpointManager(tmp_path, 1, variables=[], disk=Overtaken()).save(None, 2)
     assert managers[1].steps == (3,)
+
+
+def test_a_step_that_another_process_saves_meanwhile_is_not_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was in no list when it was chosen what to keep, and it is the newest."""
+    choose = Retention.steps_to_keep
+
+    def overtaken(retention: Retention, steps: Iterable[SavedStep]) -> set[int]:
+        kept = choose(retention, steps)
+        write_step(tmp_path, 3, {}, time=0.0)
+        return kept
+
+    manager = CheckpointManager(tmp_path, 1, variables=[])
+    manager.save(None, 1)
+    monkeypatch.setattr(Retention, "steps_to_keep", overtaken)
+    manager.save(None, 2)
+    assert manager.steps == (2, 3)
+
+
+def test_a_reader_whose_step_is_replaced_does_not_go_back_to_an_older_one(tmp_path: Path) -> None:
+    for step in (1, 2):
+        write_step(tmp_path, step, {}, time=0.0)
+
+    def replaced(step: StoredStep) -> int:
+        if step.path.endswith("step-00000002"):
+            write_step(tmp_path, 2, {}, time=0.0)
+            raise NotFoundError("it is gone", expected="a file", got="none", hint="read another step")
+        return step.manifest.step
+
+    assert read_newest_step(tmp_path, replaced)[1] == 2
 
 
 def test_a_reader_whose_steps_are_all_deleted_finds_the_newer_ones(tmp_path: Path) -> None:

@@ -516,8 +516,9 @@ class CheckpointManager:
         path = write()
         if not self._is_chief:
             return path
-        kept = self._retention.steps_to_keep(self._saved()) | {step}
-        for name in steps_of(self._storage):
+        names = steps_of(self._storage)  # what another process saves from now on is none of those to choose from
+        kept = self._retention.steps_to_keep(map(self._described, names)) | {step}
+        for name in names:
             if name.step not in kept:
                 self._storage.remove(str(name))
         return path
