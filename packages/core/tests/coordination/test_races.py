@@ -29,7 +29,7 @@ def build() -> tuple[hr.Graph, hr.FIFOQueue]:
 STEPS = ["add", "fill", "take:0", "pair:0", "rest:0", "close", "cancel"]
 
 
-@pytest.mark.parametrize("seed", [random.randrange(2**32)])  # pytest shows it
+@pytest.mark.parametrize("seed", [random.randrange(2**32)], ids=["seed"])  # pytest shows it where the test fails
 def test_a_thousand_races_of_steps_leave_no_thread_blocked(seed: int) -> None:
     choose = random.Random(seed)
     graph, queue = build()
@@ -49,7 +49,7 @@ def test_a_thousand_races_of_steps_leave_no_thread_blocked(seed: int) -> None:
     assert not [line for line in blocked_operations() if "FIFOQueue 'q'" in line]
 
 
-@pytest.mark.parametrize("seed", [random.randrange(2**32)])  # pytest shows it
+@pytest.mark.parametrize("seed", [random.randrange(2**32)], ids=["seed"])  # pytest shows it where the test fails
 def test_elements_are_neither_lost_nor_doubled_by_steps_that_are_cancelled(seed: int) -> None:
     """What was added is what was taken and what is left, whichever takers were cancelled or ran out of time."""
     choose = random.Random(seed)

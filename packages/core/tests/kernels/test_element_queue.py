@@ -283,7 +283,7 @@ def test_who_waits_is_told_what_the_queue_holds_and_who_brings_elements() -> Non
     assert queue.describe().endswith("producers: reader (running), decoder (ended)")
 
 
-@pytest.mark.parametrize("seed", [random.randrange(2**32)])  # pytest shows it
+@pytest.mark.parametrize("seed", [random.randrange(2**32)], ids=["seed"])  # pytest shows it where the test fails
 def test_a_thousand_races_of_opening_closing_and_cancelling_leave_no_thread_blocked(seed: int) -> None:
     choose = random.Random(seed)
     for _ in range(1000):
