@@ -91,8 +91,7 @@ def explain_plan(plan: Plan) -> Explanation:
     """What a plan will do in each step."""
     parts: Sequence[Compiled] = getattr(plan.compiled, "segments", (plan.compiled,))
     segments = tuple(_segment(part) for part in parts)
-    known = [segment.memory for segment in segments if segment.memory is not None]
-    return Explanation(plan.backend, segments, combined(known))
+    return Explanation(plan.backend, segments, combined(segment.memory for segment in segments))
 
 
 def _segment(compiled: Compiled) -> SegmentExplanation:

@@ -6,7 +6,7 @@ Backends say it of what they compile (see `interfaces.Compiled`); limits are hel
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from headrace.graph.operation import Operation, Tensor
@@ -204,8 +204,12 @@ def work_of(operations: Sequence[Operation], kernel: str, kind: str, reason: str
     )
 
 
-def combined(parts: Sequence[PlannedMemory]) -> PlannedMemory:
-    """The memory of segments that are alive together, as those of one step are: each keeps its arena."""
+def combined(segments: Iterable[PlannedMemory | None]) -> PlannedMemory:
+    """The memory of segments that are alive together, as those of one step are: each keeps its arena.
+
+    A segment whose backend does not say what it needs counts nothing.
+    """
+    parts = [memory for memory in segments if memory is not None]
     largest = sorted((value for part in parts for value in part.largest), key=lambda value: -value.bytes)
     return PlannedMemory(
         arena_bytes=sum(part.arena_bytes for part in parts),

@@ -78,7 +78,7 @@ class StepExecutor:
     @property
     def memory(self) -> PlannedMemory:
         """What one step needs, as far as the backends say."""
-        return combined([memory for compiled in self.segments if (memory := needed_memory(compiled))])
+        return combined(map(needed_memory, self.segments))
 
     def __call__(self, arguments: Sequence[Any], /) -> Sequence[Any]:
         """Run a step."""

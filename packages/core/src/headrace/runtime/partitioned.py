@@ -69,7 +69,7 @@ class PartsExecutor:
     @property
     def memory(self) -> PlannedMemory:
         """What one step needs, as far as the backends say."""
-        return combined([memory for compiled in self.segments if (memory := needed_memory(compiled))])
+        return combined(map(needed_memory, self.segments))
 
     def __call__(self, arguments: Sequence[Any], /) -> Sequence[Any]:
         """Run all parts once."""
