@@ -255,7 +255,7 @@ def test_an_empty_list_has_no_last_element() -> None:
         return hr.apply_op("TensorListPopBack", items, [5], element_dtype=hr.float32)[1]
 
     (last,), kernels = computed(build, np.int32(2), X)
-    assert kernels == {"headrace_cpu.loops"}
+    assert kernels == {"headrace_cpu.loop"}
     np.testing.assert_array_equal(last, X)
     with pytest.raises(hr.errors.InvalidArgumentError, match="an empty list has no last element"):
         computed(build, np.int32(0), X)

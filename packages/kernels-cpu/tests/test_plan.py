@@ -204,6 +204,121 @@ def test_a_label_that_is_no_class_is_refused_and_the_next_step_works() -> None:
     np.testing.assert_allclose(step(x, np.array([0, 1, 2], np.int32)), np.full(3, np.log(4)), rtol=1e-6)
 
 
+def traced(build: Callable[[hr.Tensor], Any], x: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any]:
+    """Run a step with and without a trace; give what it fetched under the trace, and its record."""
+    graph = hr.Graph()
+    with graph.as_default():
+        given = hr.placeholder(hr.float32, x.shape)
+        outputs = build(given)
+    session = hr.Session(graph, config=CPU)
+    trace = hr.Trace()
+    wanted = session.run(outputs, feeds={given: x})
+    found = session.run(outputs, feeds={given: x}, trace=trace)
+    again = session.run(outputs, feeds={given: x})
+    for one, two, three in zip(wanted, found, again, strict=True):
+        np.testing.assert_array_equal(one, two)
+        np.testing.assert_array_equal(one, three)
+    return found, trace.steps[0]
+
+
+@pytest.mark.parametrize("slice_nanoseconds", [10_000_000, 1])
+def test_a_trace_has_a_time_for_each_group_that_runs_as_a_whole(
+    monkeypatch: pytest.MonkeyPatch, slice_nanoseconds: int
+) -> None:
+    """Not one for the whole native call, which is most often the whole step: nobody could see where time goes."""
+    monkeypatch.setattr("headrace_cpu.calling.SLICE", slice_nanoseconds)
+
+    def build(x: hr.Tensor) -> Any:
+        h = hr.tanh(x @ x) * 0.5
+        return hr.sum(h, axis=0), hr.sort(h), hr.exp(h @ x)
+
+    x = np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32)
+    _, step = traced(build, x, monkeypatch)
+    groups = [group for segment in step.segments for group in segment.groups]
+    assert [op.type for group in groups for op in group] == [op.type for op in step.operations]
+    kinds = [tuple(op.type for op in group) for group in groups]
+    assert ("MatMul",) in kinds or ("MatMul", "MatMul") in kinds
+    assert any(kind[0] == "Tanh" for kind in kinds)
+    assert len(kinds) >= 5
+    assert [*step.starts_ns] == sorted(step.starts_ns)
+    named = dict(zip([op.type for op in step.operations], step.kernels, strict=True))
+    assert named["Tanh"] == "headrace_cpu.loops"
+    assert any(name.startswith("headrace.kernels.") for name in step.kernels)
+
+
+def test_a_trace_of_a_loop_and_of_an_update(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop pauses where it likes, beside the stops before groups; an update keeps its locks and is one group."""
+    monkeypatch.setattr("headrace_cpu.calling.SLICE", 500)
+
+    def build(x: hr.Tensor) -> Any:
+        total = hr.while_loop(lambda i, s: i < 500, lambda i, s: (i + 1, s * 0.5 + x), (0, x))[1]
+        return total * 2.0, hr.cumulative_sum(total)
+
+    _, step = traced(build, np.arange(4, dtype=np.float32), monkeypatch)
+    types = [group[0].type for segment in step.segments for group in segment.groups]
+    assert any(name in ("While", "StatelessWhile") for name in types)
+    assert len(step.positions) == len(set(step.positions))
+
+    graph = hr.Graph()
+    with graph.as_default():
+        v = hr.Variable(np.zeros(3, np.float32))
+        add = v.assign_add(hr.exp(v.read() * 0.0))
+    session, trace = hr.Session(graph, config=CPU), hr.Trace()
+    for _ in range(3):
+        session.run(add, trace=trace)
+    np.testing.assert_array_equal(session.run(v), [3.0, 3.0, 3.0])
+    assert all(record.starts_ns for record in trace.steps)
+
+
+def test_a_long_step_ends_at_its_deadline_between_two_groups() -> None:
+    """One native call of some hundred products took all its time before anybody looked at the clock."""
+    graph = hr.Graph()
+    with graph.as_default():
+        x = hr.placeholder(hr.float32, [512, 512])
+        y = x
+        for _ in range(300):
+            y = hr.tanh(y @ x)
+    session = hr.Session(graph, config=CPU)
+    feeds = {x: np.zeros((512, 512), np.float32)}
+    session.run(y, feeds=feeds)
+    with pytest.raises(hr.errors.DeadlineExceededError, match="did not end in time"):
+        session.run(y, feeds=feeds, timeout=0.01)
+    trace = hr.Trace()
+    with pytest.raises(hr.errors.DeadlineExceededError):
+        session.run(y, feeds=feeds, timeout=0.01, trace=trace)
+    (step,) = trace.steps
+    assert 0 < len(step.positions) < 300
+    session.run(y, feeds=feeds)
+
+
+def test_a_long_step_comes_back_to_python_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that Ctrl-C ends it: a step of a large network took seconds without looking. A short one does not."""
+    looked: list[int] = []
+    monkeypatch.setattr("headrace_cpu.calling.current_step", lambda: looked.append(1) or _Nothing())
+
+    def looks(depth: int) -> int:
+        graph = hr.Graph()
+        with graph.as_default():
+            x = hr.placeholder(hr.float32, [256, 256])
+            y = x
+            for _ in range(depth):
+                y = hr.sin(y @ x)
+        session = hr.Session(graph, config=CPU)
+        feeds = {x: np.zeros((256, 256), np.float32)}
+        session.run(y, feeds=feeds)
+        looked.clear()
+        session.run(y, feeds=feeds)
+        return len(looked)
+
+    assert looks(1) == 0
+    assert looks(200) >= 2
+
+
+class _Nothing:
+    def check(self) -> None:
+        """Nothing to end."""
+
+
 def test_a_trace_names_the_backend_and_its_operations() -> None:
     graph = hr.Graph()
     with graph.as_default():

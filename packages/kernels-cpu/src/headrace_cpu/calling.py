@@ -1,7 +1,8 @@
 """Calling drivers: how one is run with the arrays of a step, in slices where it loops, and what its failures mean.
 
-A driver runs without the GIL. One that loops comes back after about 10 ms, as far as its own estimate of its work is
-right, so that a pending Ctrl-C, a deadline or a call of `cancel` ends the step; it then goes on where it was.
+A driver runs without the GIL. One that takes long comes back after about 10 ms, as far as its own estimate of its work
+is right, so that a pending Ctrl-C, a deadline or a call of `cancel` ends the step; it then goes on where it was. Where
+somebody follows the step, any driver comes back before each group of operations.
 """
 
 from __future__ import annotations
@@ -14,16 +15,25 @@ from typing import Any
 import numpy as np
 
 from headrace.errors import InternalError
-from headrace.interfaces import VariableStorage
+from headrace.interfaces import OpHook, VariableStorage
 from headrace.plan import Line, TensorList, current_step, exhausted, explained, group_inputs
 from headrace.types import Array, DType, Shape
 from headrace_cpu.block import Place
-from headrace_cpu.units import BUDGET, GROW, GROW_BYTES, GROW_STORE, PAUSED, RESUMED
+from headrace_cpu.units import ACTIVE, BUDGET, GROW, GROW_BYTES, GROW_STORE, PAUSED, RESUMED, TRACED
 
-__all__ = ["Failure", "ListStores", "Located", "call_again", "call_in_slices", "call_updating", "checked"]
+__all__ = [
+    "Failure",
+    "ListStores",
+    "Located",
+    "call_again",
+    "call_followed",
+    "call_in_slices",
+    "call_updating",
+    "checked",
+]
 
 SLICE = 10_000_000
-"""Nanoseconds of estimated work after which a driver that loops comes back."""
+"""Nanoseconds of estimated work after which a driver comes back."""
 SMALLEST_STORE = 4096
 """Bytes of a store that holds anything."""
 
@@ -154,6 +164,10 @@ class ListStores:
         self._entries[2 * number], self._entries[2 * number + 1] = new.ctypes.data, new.size
 
 
+def _look(state: int) -> None:
+    current_step().check()
+
+
 def call_in_slices(
     driver: Driver,
     items: list[Any],
@@ -162,8 +176,9 @@ def call_in_slices(
     table: Any,
     failures: Sequence[Failure],
     stores: ListStores,
+    paused: Callable[[int], None] = _look,
 ) -> None:
-    """Run a driver that may pause: where it loops, see whether the step has to end; where a list is full, make room."""
+    """Run a driver that may pause: then call `paused` with its state; where a list is full, make room."""
     table[RESUMED], table[BUDGET] = 0, SLICE
     status = driver(items, arena, constants, table)
     if status == -1:
@@ -173,12 +188,39 @@ def call_in_slices(
         if status == GROW:
             stores.grow(table[GROW_STORE], table[GROW_BYTES])
         else:
-            current_step().check()
+            paused(table[ACTIVE])
             table[BUDGET] = SLICE
         table[RESUMED] = 1
         status = driver(items, arena, constants, table)
     if status:
         raise _failed(status, failures, items, arena, constants)
+
+
+def call_followed(
+    hook: OpHook,
+    begins: Sequence[Sequence[int]],
+    driver: Driver,
+    items: list[Any],
+    arena: int,
+    constants: int,
+    table: Any,
+    failures: Sequence[Failure],
+    stores: ListStores,
+) -> None:
+    """Run a driver and call `hook` before each group: for each unit `begins` has the positions that start with it."""
+
+    def paused(state: int) -> None:
+        if state < 0:
+            for position in begins[-1 - state]:
+                hook(position)
+        else:
+            current_step().check()
+
+    table[TRACED] = 1
+    try:
+        call_in_slices(driver, items, arena, constants, table, failures, stores, paused)
+    finally:
+        table[TRACED] = table[RESUMED] = 0
 
 
 def call_updating(

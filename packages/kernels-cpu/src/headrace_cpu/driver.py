@@ -3,21 +3,21 @@
 `i32 run(ptr list, ptr arena, ptr constants, ptr table)`: `list` is a Python list of NumPy arrays, whose data pointers
 the code reads from the objects, since asking Python for them costs a microsecond each. It checks that each is an array
 without gaps, and gives -1 if not, before anything is done. Otherwise it answers as `units` says. `table` holds numbers
-of this process and context: the type object of arrays, the number of threads, how far a step is, and the handles of
-library primitives. So the code holds no address, and may come from a cache on disk.
+of this process and context: the type object of arrays, the number of threads, how far a step is and may go, and the
+handles of library primitives. So the code holds no address, and may come from a cache on disk.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from headrace_cpu.block import Block, ConstantPlace
 from headrace_cpu.layout import Unit
 from headrace_cpu.nested_code import write_nested
 from headrace_cpu.text import Text
-from headrace_cpu.units import ACTIVE, LIBRARY_THREADS, Module, entry, may_pause, write_units
+from headrace_cpu.units import ACTIVE, LIBRARY_THREADS, Module, Stop, entry, may_pause, write_units
 
 __all__ = ["DriverText", "write_driver"]
 
@@ -31,18 +31,24 @@ class DriverText:
       symbol: its function.
       handles: how many entries of the table libraries need.
       library: for each library unit its first entry in the table.
-      pauses: it may ask to be called again.
+      is_sliced: it may take long, or make lists longer: it asks to be called again.
     """
 
     text: str
     symbol: str
     handles: int
     library: list[tuple[Unit, int]]
-    pauses: bool
+    is_sliced: bool
 
 
 def write_driver(
-    block: Block, constant: ConstantPlace, new_store: Callable[[], int], lanes: int, *, openmp: bool
+    block: Block,
+    constant: ConstantPlace,
+    new_store: Callable[[], int],
+    lanes: int,
+    stops: Sequence[Stop],
+    *,
+    openmp: bool,
 ) -> DriverText:
     """Write the driver of a run.
 
@@ -51,6 +57,7 @@ def write_driver(
       constant: gives constants a place.
       new_store: gives the number of a store for a list.
       lanes: float32 elements of a vector.
+      stops: where it may pause between units.
       openmp: whether libgomp's pool is there.
     """
     module = Module(lanes, openmp, constant, new_store, write_nested)
@@ -59,7 +66,7 @@ def write_driver(
     t.line(f"%state = getelementptr i64, ptr %table, i64 {ACTIVE}")
     body = module.text()
     body.count = t.count
-    write_units(module, body, block, data)
+    write_units(module, body, block, data, stops)
     if openmp and module.library:
         _bound_library(t)
     largest = max((len(unit.keys) for unit in block.units if unit.is_shared), default=1)
@@ -80,9 +87,8 @@ def write_driver(
         ]
     )
     symbol = f"headrace_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
-    return DriverText(
-        text.replace("DRIVER", symbol), symbol, module.handles, module.library, any(map(may_pause, block.units))
-    )
+    is_sliced = any(map(may_pause, block.units)) or any(stop.nanoseconds for stop in stops)
+    return DriverText(text.replace("DRIVER", symbol), symbol, module.handles, module.library, is_sliced)
 
 
 def _bound_library(t: Text) -> None:

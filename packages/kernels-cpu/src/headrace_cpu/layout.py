@@ -33,6 +33,7 @@ class Unit:
       line: of the operation, where it is one.
       scratch: numbers of the memory that a library works in.
       bound: if it is not 0, the unit checks that the integers in its one memory are in `[0, bound)`.
+      begins: where among the operations of its run those of the groups start that begin with it.
     """
 
     region: Region | None
@@ -44,6 +45,7 @@ class Unit:
     line: int | None = None
     scratch: tuple[int, ...] = ()
     bound: int = 0
+    begins: tuple[int, ...] = ()
 
     @property
     def is_shared(self) -> bool:
@@ -107,10 +109,16 @@ def lay_out(schedule: Schedule) -> Layout:
     wanted = set(result_keys)
     runs: list[Run] = []
     for kind, numbers in schedule.order:
-        run = Run(kind, [schedule.lines[position] for number in numbers for position in schedule.groups[number].items])
-        if kind != "host":
-            for number in numbers:
-                run.units += _units(schedule, number, readers, wanted)
+        run = Run(kind, [])
+        begun: list[int] = []
+        for number in numbers:
+            begun.append(len(run.lines))
+            run.lines += [schedule.lines[position] for position in schedule.groups[number].items]
+            units = [] if kind == "host" else _units(schedule, number, readers, wanted)
+            if units:  # a group that is only computed again by others has none
+                units[0].begins = tuple(begun)
+                begun.clear()
+            run.units += units
         runs.append(run)
     native = {key for run in runs for unit in run.units for key in unit.outputs}
     fresh: dict[Key, int] = {}

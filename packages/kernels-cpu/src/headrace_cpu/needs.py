@@ -24,7 +24,7 @@ from headrace_cpu.nesting import NativeBranch, NativeLoop
 from headrace_cpu.pooling import Pooling
 from headrace_cpu.scheduling import Key, Schedule
 
-__all__ = ["memory_of", "work_in"]
+__all__ = ["kernels_of", "memory_of", "work_in"]
 
 _CALLS: dict[type, tuple[str, str]] = {
     Gather: ("headrace_cpu.gather", "rows are copied as they are"),
@@ -90,13 +90,33 @@ def work_in(schedule: Schedule) -> tuple[Work, ...]:
     return tuple(found)
 
 
+def kernels_of(schedule: Schedule) -> tuple[str, ...]:
+    """For each operation what computes it, in order."""
+    found: list[str] = []
+    for kind, numbers in schedule.order:
+        for number in numbers:
+            found += [_kernel(schedule, number, kind)] * len(schedule.groups[number].items)
+    return tuple(found)
+
+
+def _kernel(schedule: Schedule, number: int, kind: str) -> str:
+    """The name of what computes a group."""
+    first = schedule.groups[number].items[0]
+    if kind == "host":
+        function = schedule.program.lines[schedule.lines[first]].kernel.function
+        return f"{getattr(function, '__module__', None) or 'numpy'}.{getattr(function, '__name__', 'kernel')}"
+    call = schedule.library.get(first)
+    if call is None:
+        return "headrace_cpu.loops"
+    return _CALLS[type(call)][0] if type(call) in _CALLS else "onednn"
+
+
 def _work(schedule: Schedule, number: int, kind: str, moved: int) -> Work:
     group = schedule.groups[number]
     lines = [schedule.program.lines[schedule.lines[position]] for position in group.items]
     operations = _once([line.op for line in lines])
+    name = _kernel(schedule, number, kind)
     if kind == "host":
-        function = lines[0].kernel.function
-        name = f"{getattr(function, '__module__', None) or 'numpy'}.{getattr(function, '__name__', 'kernel')}"
         reason = "has no native form for these dtypes and shapes" if not lines[0].op.blocks else "may wait"
         return work_of(operations, name, "numpy", reason, moved)
     call = schedule.library.get(group.items[0])
@@ -105,10 +125,10 @@ def _work(schedule: Schedule, number: int, kind: str, moved: int) -> Work:
         reason = group.decision or "shares memory that is read once"
         if again:
             reason += f"; computes {again} cheap values again instead of reading them"
-        return work_of(operations, "headrace_cpu.loops", "loops", reason, moved)
+        return work_of(operations, name, "loops", reason, moved)
     if type(call) in _CALLS:
-        return work_of(operations, _CALLS[type(call)][0], "native", _CALLS[type(call)][1], moved)
-    return work_of(operations, "onednn", "library", "oneDNN computes it, in this layout", moved)
+        return work_of(operations, name, "native", _CALLS[type(call)][1], moved)
+    return work_of(operations, name, "library", "oneDNN computes it, in this layout", moved)
 
 
 def _once(operations: Sequence[Operation]) -> list[Operation]:

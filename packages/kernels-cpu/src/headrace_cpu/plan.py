@@ -20,7 +20,7 @@ from headrace.plan import ALIGNMENT, Line, PlannedMemory, Work, checked_kernel, 
 from headrace_cpu.calling import ListStores
 from headrace_cpu.driver import DriverText
 from headrace_cpu.layout import Layout
-from headrace_cpu.needs import memory_of, work_in
+from headrace_cpu.needs import kernels_of, memory_of, work_in
 from headrace_cpu.onednn import onednn
 from headrace_cpu.source import StepSource
 from headrace_cpu.units import ARRAY_TYPE, FIRST_HANDLE, LIBRARY_THREADS, STORES, THREADS
@@ -62,6 +62,7 @@ class _Context:
         self.stores = ListStores(plan.store_count)
         self.keep: list[Any] = []
         self.tables = tuple(self._table(driver, plan) for driver in plan.drivers)
+        self.addresses = tuple(map(ctypes.addressof, self.tables))
 
     def _table(self, driver: DriverText, plan: CpuPlan) -> Any:
         entries = [0] * (FIRST_HANDLE + driver.handles)
@@ -72,11 +73,7 @@ class _Context:
             assert library is not None
             found = library.entries(unit.call.primitives, self.keep)
             entries[first : first + len(found)] = found
-        table = (ctypes.c_int64 * len(entries))(*entries)
-        if driver.pauses:
-            return table  # to say in it how far a step may go
-        self.keep.append(table)
-        return ctypes.addressof(table)
+        return (ctypes.c_int64 * len(entries))(*entries)
 
 
 class CpuPlan:
@@ -116,8 +113,7 @@ class CpuPlan:
     @functools.cached_property
     def kernels(self) -> Sequence[str]:
         """For each operation the name of what computes it."""
-        names = {"host": "headrace.kernels", "compute": "headrace_cpu.loops", "update": "headrace_cpu.loops"}
-        return tuple(names[run.kind] for run in self.layout.runs for _ in run.lines)
+        return kernels_of(self.layout.schedule)
 
     @property
     def arena_bytes(self) -> int:
@@ -149,7 +145,7 @@ class CpuPlan:
             self._contexts.append(context)
 
     def run_with_hook(self, arguments: Sequence[Any], hook: OpHook, /) -> Sequence[Any]:
-        """Run the segment once, calling `hook` before each run of operations."""
+        """Run the segment once, calling `hook` before each group of operations that runs as a whole."""
         if self._instrumented is None:
             self._instrumented = self._bound(instrumented=True)
         try:

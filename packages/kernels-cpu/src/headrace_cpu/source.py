@@ -11,15 +11,16 @@ import numpy as np
 
 from headrace.plan import ALIGNMENT, Line, group_inputs
 from headrace.types import Array, float32
+from headrace_cpu import calling
 from headrace_cpu.block import Block, block_of, integers_of
-from headrace_cpu.calling import Failure, Located, call_again, call_in_slices, call_updating, checked
+from headrace_cpu.calling import Failure, Located, call_again, call_followed, call_in_slices, call_updating, checked
 from headrace_cpu.driver import DriverText, write_driver
 from headrace_cpu.gathering import Gather
 from headrace_cpu.host import host
 from headrace_cpu.layout import Layout, Run, Unit
 from headrace_cpu.lists import ListOp
 from headrace_cpu.scheduling import Key
-from headrace_cpu.units import contains_blocks
+from headrace_cpu.units import Stop, contains_blocks, stops_in
 
 __all__ = ["StepSource"]
 
@@ -80,13 +81,21 @@ class StepSource:
             "checked": checked,
             "again": call_again,
             "slices": call_in_slices,
+            "followed": call_followed,
             "errstate": np.errstate,
             "update": call_updating,
             "array": np.asarray,
         }
         self.namespace |= {f"c{number}": value for number, value in self.program.constants.items()}
         self.view_names: dict[tuple[int, int], str] = {}
-        self.runs = [self._run_text(number, run) for number, run in enumerate(layout.runs)]
+        self.runs: list[str] = []
+        self.followed: list[str] = []
+        started = 0
+        for number, run in enumerate(layout.runs):
+            text, followed = self._run_texts(number, run, started)
+            self.runs.append(text)
+            self.followed.append(followed)
+            started += len(run.lines)
         self.namespace["constants"] = self._constants.address()
 
     def root(self, number: int) -> Key:
@@ -139,23 +148,40 @@ class StepSource:
 
     # runs
 
-    def _run_text(self, number: int, run: Run) -> str:
+    def _run_texts(self, number: int, run: Run, started: int) -> tuple[str, str]:
+        """The text of a run, and what it is where a hook is called before each group of operations.
+
+        Args:
+          number: of the run.
+          run: what it does.
+          started: how many operations come before it.
+        """
         if run.kind == "host":
-            return self._host_text(run)
+            text = self._host_text(run)
+            return text, f"hook({started}); {text}"
         block = block_of(self.layout, run.units, self._constants.offset)
         machine = host()
-        driver = write_driver(block, self._constants.offset, self._new_store, machine.lanes, openmp=machine.openmp)
+        stops: Sequence[Stop] = ()
+        if run.kind == "compute":  # what updates variables holds their locks, and does all of it or nothing
+            sizes = self.layout.schedule.sizes
+            stops = stops_in(run.units, lambda key: sizes.get(key, 0), calling.SLICE)
+        driver = write_driver(
+            block, self._constants.offset, self._new_store, machine.lanes, stops, openmp=machine.openmp
+        )
         table = len(self.drivers)
         self.drivers.append(driver)
         self.namespace[f"run{number}"] = _Driver(machine.load(driver.text, driver.symbol))
         self.namespace[f"where{number}"] = tuple(self._failure(unit, block) for unit in run.units)
         written = {key for unit in run.units for key in unit.outputs if isinstance(key, tuple) and key[0] == "variable"}
-        tail = f"context.arena, constants, context.tables[{table}]"
+        tail = f"context.arena, constants, context.addresses[{table}]"
         if run.kind == "compute":
-            given = f"run{number}, [{', '.join(map(self._item, block.slots))}], {tail}, where{number}"
-            if driver.pauses:
-                return f"slices({given}, context.stores)"
-            return f"run{number}([{', '.join(map(self._item, block.slots))}], {tail}) and again({given})"
+            items = f"[{', '.join(map(self._item, block.slots))}]"
+            in_slices = f"run{number}, {items}, context.arena, constants, context.tables[{table}], where{number}"
+            self.namespace[f"begins{number}"] = tuple(tuple(started + n for n in unit.begins) for unit in run.units)
+            followed = f"followed(hook, begins{number}, {in_slices}, context.stores)"
+            if driver.is_sliced:
+                return f"slices({in_slices}, context.stores)", followed
+            return f"run{number}({items}, {tail}) and again(run{number}, {items}, {tail}, where{number})", followed
         storages = self.layout.schedule.storages
         held = sorted({key[1] for key in written})
         self.namespace[f"held{number}"] = tuple(storages[item] for item in held)
@@ -164,7 +190,8 @@ class StepSource:
             held.index(key[1]) if isinstance(key, tuple) and key in written else None for key in block.slots
         )
         items = ", ".join("None" if key in written else self._item(key) for key in block.slots)
-        return f"update(run{number}, [{items}], slots{number}, held{number}, blank{number}, {tail}, where{number})"
+        text = f"update(run{number}, [{items}], slots{number}, held{number}, blank{number}, {tail}, where{number})"
+        return text, f"hook({started}); {text}"
 
     def _new_store(self) -> int:
         self.store_count += 1
@@ -263,11 +290,9 @@ class StepSource:
         if hosted:
             lines.append("  with errstate(all='ignore'):")
             indent = "    "
-        started = 0
-        for run, text in zip(self.layout.runs, self.runs, strict=True):
-            lines.append(f"{indent}{f'hook({started}); ' if instrumented else ''}{text}")
+        for run, text in zip(self.layout.runs, self.followed if instrumented else self.runs, strict=True):
+            lines.append(f"{indent}{text}")
             self.first_lines[len(lines)] = run
-            started += len(run.lines)
         lines.append(f"  return [{', '.join(results)}]")
         return "\n".join(lines) + "\n"
 

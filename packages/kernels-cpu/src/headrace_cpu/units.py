@@ -1,15 +1,16 @@
 """The code of units: calls of regions and library primitives, checks, copies, and blocks inside of others.
 
 Every function of a driver that runs a block has the registers `%arena`, where its values live, `%constants`, `%table`
-and `%state`. It gives 0, or one more than the position of the unit that failed, or PAUSED: a loop has run for long
-enough that Python should look whether the step has to end; or GROW: a list needs more memory. A function that is called
-again after that, with the entry RESUMED of the table set, goes on where `%state` says; what paused clears the entry.
+and `%state`. It gives 0, or one more than the position of the unit that failed, or PAUSED: so much is done that Python
+should look whether the step has to end, or somebody follows the step; or GROW: a list needs more memory. A function
+that is called again after that, with the entry RESUMED of the table set, goes on where `%state` says; what paused
+clears the entry.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,7 +38,9 @@ __all__ = [
     "RESUMED",
     "STORES",
     "THREADS",
+    "TRACED",
     "Module",
+    "Stop",
     "contains_blocks",
     "copy_bytes",
     "entry",
@@ -45,10 +48,13 @@ __all__ = [
     "may_pause",
     "pointer_to",
     "set_entry",
+    "stops_in",
     "write_units",
 ]
 
-ARRAY_TYPE, THREADS, LIBRARY_THREADS, BUDGET, RESUMED, ACTIVE, STORES, GROW_STORE, GROW_BYTES, FIRST_HANDLE = range(10)
+(
+    ARRAY_TYPE, THREADS, LIBRARY_THREADS, TRACED, BUDGET, RESUMED, ACTIVE, STORES, GROW_STORE, GROW_BYTES, FIRST_HANDLE,
+) = range(11)  # fmt: skip
 """Positions in the table."""
 PAUSED, GROW = -2, -3
 """The answers of a function that wants to be called again."""
@@ -95,7 +101,21 @@ class Module:
         return f"{kind}{len(self.functions)}"
 
 
-def write_units(module: Module, t: Text, block: Block, data: Sequence[str]) -> None:
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A place before a unit where a driver may pause.
+
+    Attributes:
+      unit: the position of the unit.
+      nanoseconds: an estimate of what comes until the next stop, or 0 if the driver takes less than a slice in all: it
+        then pauses only where somebody follows the step.
+    """
+
+    unit: int
+    nanoseconds: int
+
+
+def write_units(module: Module, t: Text, block: Block, data: Sequence[str], stops: Sequence[Stop] = ()) -> None:
     """Write the calls of a block.
 
     Args:
@@ -103,11 +123,16 @@ def write_units(module: Module, t: Text, block: Block, data: Sequence[str]) -> N
       t: the function.
       block: what it does.
       data: registers of the pointers that the block is given.
+      stops: where it may pause between units. Its state is then -1 minus the position of the unit that comes next; in
+        a unit that paused itself it is the position of that one.
     """
     pausing = [position for position, unit in enumerate(block.units) if may_pause(unit)]
-    if pausing:
-        _resume(t, pausing)
+    before = {stop.unit: stop for stop in stops}
+    if pausing or before:
+        _resume(t, {position: f"unit{position}" for position in pausing} | {-1 - n: f"after{n}" for n in before})
     for position, unit in enumerate(block.units):
+        if position in before:
+            _stop(t, before[position])
         if position in pausing:
             t.line(f"br label %unit{position}")
             t.start(f"unit{position}")
@@ -164,14 +189,33 @@ def copy_bytes(t: Text, target: str, source: str, size: int) -> None:
     t.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {size}, i1 false)")
 
 
-def _resume(t: Text, pausing: Sequence[int]) -> None:
-    """Go on in the unit that paused, if one did."""
+def _resume(t: Text, places: Mapping[int, str]) -> None:
+    """Go on where the function paused, if it did: for each state the label."""
     resumed = t.put(f"icmp ne i64 {entry(t, RESUMED)}, 0")
     t.line(f"br i1 {resumed}, label %resume, label %begin")
     t.start("resume")
     active = t.put("load i64, ptr %state")
-    t.line(f"switch i64 {active}, label %begin [ {' '.join(f'i64 {n}, label %unit{n}' for n in pausing)} ]")
+    cases = " ".join(f"i64 {state}, label %{label}" for state, label in places.items())
+    t.line(f"switch i64 {active}, label %begin [ {cases} ]")
     t.start("begin")
+
+
+def _stop(t: Text, stop: Stop) -> None:
+    """Pause before a unit if somebody follows the step, or if as much is done as Python asked for."""
+    number = stop.unit
+    wanted = t.put(f"icmp ne i64 {entry(t, TRACED)}, 0")
+    if stop.nanoseconds:
+        wanted = t.put(f"or i1 {wanted}, {t.put(f'icmp slt i64 {entry(t, BUDGET)}, 0')}")
+    t.line(f"br i1 {wanted}, label %before{number}, label %go{number}")
+    t.start(f"before{number}")
+    t.line(f"store i64 {-1 - number}, ptr %state")
+    t.line(f"ret i32 {PAUSED}")
+    t.start(f"after{number}")
+    set_entry(t, RESUMED, "0")
+    t.line(f"br label %go{number}")
+    t.start(f"go{number}")
+    if stop.nanoseconds:
+        set_entry(t, BUDGET, t.put(f"sub i64 {entry(t, BUDGET)}, {stop.nanoseconds}"))
 
 
 def _nested(module: Module, t: Text, position: int, unit: Unit, pointers: Sequence[str]) -> None:
@@ -298,6 +342,21 @@ def estimate(units: Sequence[Unit], size_of: Callable[[Any], int]) -> int:
         else:  # a product of square matrices of that many bytes takes no longer, and few things take more
             total += 100.0 + 0.001 * sum(map(size_of, unit.keys)) ** 1.5
     return math.ceil(total)
+
+
+def stops_in(units: Sequence[Unit], size_of: Callable[[Any], int], slice_nanoseconds: int) -> tuple[Stop, ...]:
+    """Where a driver of some units may pause: before each group of operations.
+
+    Args:
+      units: the units.
+      size_of: gives the bytes of a memory.
+      slice_nanoseconds: how long it should take at most between two pauses.
+    """
+    places = [position for position, unit in enumerate(units) if unit.begins]
+    ends = [*places[1:], len(units)][: len(places)]
+    costs = [estimate(units[place:end], size_of) for place, end in zip(places, ends, strict=True)]
+    is_short = sum(costs) <= slice_nanoseconds
+    return tuple(Stop(place, 0 if is_short else cost) for place, cost in zip(places, costs, strict=True))
 
 
 def _library(module: Module, t: Text, position: int, unit: Unit, pointers: Sequence[str]) -> None:

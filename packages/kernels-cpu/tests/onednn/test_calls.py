@@ -173,7 +173,7 @@ def test_batch_normalisation_between_rounded_convolutions_reads_and_gives_bfloat
         trace = hr.Trace()
         session.run(outputs, feeds=dict(zip(inputs, arrays, strict=True)), trace=trace)
     assert "FusedBatchNormV3" in {op.type for op in found.operations}
-    assert set(trace.steps[0].kernels) == {"headrace_cpu.loops"}
+    assert not any(kernel.startswith("headrace.kernels.") for kernel in trace.steps[0].kernels)
 
 
 @pytest.mark.parametrize("shape", [(2, 5, 4, 32), (1, 3, 3, 96), (2, 3, 3, 7)])
