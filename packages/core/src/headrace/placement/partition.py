@@ -48,9 +48,7 @@ class Partition:
     results: tuple[int, ...]
 
 
-def partition(
-    graph: Graph, devices: Mapping[Operation, Device], *, receive_in_turn: bool = False, prefetch: int | None = None
-) -> list[Partition]:
+def partition(graph: Graph, devices: Mapping[Operation, Device], *, receive_in_turn: bool = False) -> list[Partition]:
     """Divide a bounded graph.
 
     Args:
@@ -58,12 +56,10 @@ def partition(
       devices: the device of each operation (see `placer.place`).
       receive_in_turn: let each device receive one tensor after the other, in the order in which the graph makes them,
         so that one thread is enough for it. For devices between which a message takes no time worth hiding.
-      prefetch: let a receive outside loops and branches begin only when so many operations of its device are left
-        before the first one that reads it, so that what comes early does not fill the device's memory; None: at once.
     Returns:
       One partition for each device that runs something, in the order in which the graph comes to them.
     """
-    return _Partitioner(graph, devices, receive_in_turn, prefetch).run()
+    return _Partitioner(graph, devices, receive_in_turn).run()
 
 
 @dataclass
@@ -77,7 +73,6 @@ class _Part:
       tensors, operations: what stands here for tensors and operations of the whole graph.
       pivots: for each loop that the device takes part in what is alive in each of its iterations.
       last_received: the receive that the next one waits for, where they take turns.
-      once: its operations that run exactly once in a step, for receives that wait for one of them.
     """
 
     device: Device
@@ -88,7 +83,6 @@ class _Part:
     operations: dict[Operation, Operation] = field(default_factory=dict)
     pivots: dict[Frame, Tensor] = field(default_factory=dict)
     last_received: Operation | None = None
-    once: list[Operation] = field(default_factory=list)
 
     def add(
         self, op_type: str, inputs: Sequence[Tensor], attrs: Mapping[str, object], like: Operation, name: str
@@ -102,9 +96,8 @@ class _Part:
 class _Partitioner:
     """One division in progress. Mutable, used once."""
 
-    def __init__(self, graph: Graph, devices: Mapping[Operation, Device], in_turn: bool, prefetch: int | None) -> None:
+    def __init__(self, graph: Graph, devices: Mapping[Operation, Device], in_turn: bool) -> None:
         self._in_turn = in_turn
-        self._prefetch = prefetch
         self._graph = graph
         self._devices = devices
         self._parts: dict[Device, _Part] = {}
@@ -143,8 +136,6 @@ class _Partitioner:
         copied.device = str(part.device)
         part.operations[op] = copied
         part.tensors.update(zip(op.outputs, copied.outputs, strict=True))
-        if op not in self._crossings.copied and self._comes_once(op):
-            part.once.append(copied)
 
     def _tensor(self, tensor: Tensor, part: _Part) -> Tensor:
         """A tensor of the whole graph, as the part has it."""
@@ -198,8 +189,6 @@ class _Partitioner:
         controls = [self._pivot(frame, part).op] if frame.parent is not None else []
         if self._in_turn and part.last_received is not None and self._comes_once(source):
             controls.append(part.last_received)
-        if self._prefetch is not None and len(part.once) > self._prefetch and self._comes_once(source):
-            controls.append(part.once[-1 - self._prefetch])  # earlier than the reader, so it needs none of its results
         return part.graph.create_op(
             "_Recv",
             (),
