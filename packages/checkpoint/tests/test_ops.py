@@ -110,6 +110,47 @@ def test_sharded_filename() -> None:
     assert _run(lambda: hr.apply_op("ShardedFilename", "a/m", 2, 13)) == b"a/m-00002-of-00013"
 
 
+def test_sharded_filespec() -> None:
+    assert _run(lambda: hr.apply_op("ShardedFilespec", "a/m", 13)) == b"a/m-?????-of-00013"
+
+
+def test_slices_are_saved_and_restored_one_by_one(tmp_path: Path) -> None:
+    whole = np.arange(24, dtype=np.float32).reshape(6, 4)
+    _run(
+        lambda: hr.apply_op(
+            "SaveSlices",
+            str(tmp_path / "m"),
+            ["w", "w", "b"],
+            ["6 4 0,2:-", "6 4 2,4:-", ""],
+            [whole[:2], whole[2:], np.array(b"x", object)],
+        )
+    )
+
+    def restore(name: str, spec: str, dtype: hr.DType) -> Any:
+        return _run(lambda: hr.apply_op("RestoreSlice", str(tmp_path / "m"), name, spec, dt=dtype))
+
+    np.testing.assert_array_equal(restore("w", "6 4 1,3:2,2", hr.float32), whole[1:4, 2:])
+    np.testing.assert_array_equal(restore("w", "", hr.float32), whole)
+    assert restore("b", "", hr.string) == b"x"
+    with pytest.raises(ShapeError, match="'w' in the checkpoint has another shape"):
+        restore("w", "4 2 0,2:-", hr.float32)
+
+
+def test_the_static_shape_of_a_slice_follows_from_its_spelling() -> None:
+    with hr.Graph().as_default():
+        known = hr.apply_op("RestoreSlice", "m", "w", "6 4 0,2:-", dt=hr.float32)
+        whole = hr.apply_op("RestoreSlice", "m", "w", "", dt=hr.float32)
+        fed = hr.apply_op("RestoreSlice", "m", "w", hr.placeholder(hr.string, []), dt=hr.float32)
+    assert (known.shape, whole.shape.rank, fed.shape.rank) == (hr.Shape([2, 4]), None, None)
+
+
+def test_saving_slices_needs_a_slice_for_each_tensor(tmp_path: Path) -> None:
+    with pytest.raises(ShapeError, match="'shapes_and_slices' of SaveSlices has the wrong length"):
+        _run(lambda: hr.apply_op("SaveSlices", str(tmp_path / "m"), ["w"], ["", ""], [np.ones(2)]))
+    with pytest.raises(ShapeError, match="'shape_and_slice' of RestoreSlice must be a scalar"):
+        _run(lambda: hr.apply_op("RestoreSlice", "m", "w", [""], dt=hr.float32))
+
+
 def test_the_papers_save_and_restore(tmp_path: Path) -> None:
     _run(lambda: hr.apply_op("Save", str(tmp_path / "m"), ["a", "b"], [np.arange(3), np.array(b"x", object)]))
     assert _run(lambda: hr.apply_op("Restore", str(tmp_path / "m"), "a", dt=hr.int64)).tolist() == [0, 1, 2]

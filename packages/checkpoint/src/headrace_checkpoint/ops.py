@@ -77,10 +77,15 @@ def _check_rank(op: InferenceContext, index: int, rank: int, name: str) -> None:
         )
 
 
-def _check_vectors(op: InferenceContext, count: int) -> None:
-    """The inputs of SaveV2 and RestoreV2 before the tensors: a prefix, names and slices of `count` tensors."""
-    _check_rank(op, 0, 0, "prefix")
-    for index, name in ((1, "tensor_names"), (2, "shape_and_slices")):
+def _slice_shape(spec: str) -> hr.Shape:
+    """The shape of a slice that is spelt so; unknown for `""`, the whole tensor."""
+    part = _parse_slice(spec)
+    return hr.Shape() if part is None else hr.Shape(part.length)
+
+
+def _check_vectors(op: InferenceContext, count: int, slices: str = "shape_and_slices") -> None:
+    """Names and slices of `count` tensors, inputs 1 and 2 of what saves or restores several."""
+    for index, name in ((1, "tensor_names"), (2, slices)):
         _check_rank(op, index, 1, name)
         size = op.inputs[index].shape[0]
         if size not in (None, count):
@@ -103,6 +108,7 @@ _MANY = {"dtypes": hr.attr.list_of(hr.attr.any_type, minimum=1)}
 )
 def _save_v2_shape(op: InferenceContext) -> list[hr.Shape]:
     """Writes tensors to a checkpoint `prefix.index`, `prefix.data-...`, each under its name; whole, or as a slice."""
+    _check_rank(op, 0, 0, "prefix")
     _check_vectors(op, len(op.inputs) - 3)
     return []
 
@@ -117,12 +123,12 @@ def _save_v2_shape(op: InferenceContext) -> list[hr.Shape]:
 def _restore_v2_shape(op: InferenceContext) -> list[hr.Shape]:
     """Reads tensors, or slices of them, from a checkpoint by name."""
     count = len(op.attr("dtypes"))
+    _check_rank(op, 0, 0, "prefix")
     _check_vectors(op, count)
     specs = op.constant(2)
     if specs is None:
         return [hr.Shape()] * count
-    slices = [_parse_slice(_text(item)) for item in specs.reshape(-1).tolist()]
-    return [hr.Shape() if part is None else hr.Shape(part.length) for part in slices]
+    return [_slice_shape(_text(item)) for item in specs.reshape(-1).tolist()]
 
 
 @hr.register_op(
@@ -150,6 +156,14 @@ def _sharded_filename_shape(op: InferenceContext) -> list[hr.Shape]:
     return [hr.Shape([])]
 
 
+@hr.register_op("ShardedFilespec", inputs={"basename": "string", "num_shards": "int32"}, outputs={"filename": "string"})
+def _sharded_filespec_shape(op: InferenceContext) -> list[hr.Shape]:
+    """The pattern that the names of all shards match, `basename-?????-of-00003`."""
+    for index, name in enumerate(("basename", "num_shards")):
+        _check_rank(op, index, 0, name)
+    return [hr.Shape([])]
+
+
 @hr.register_op(
     "Save",
     inputs={"filename": "string", "tensor_names": "string", "data": "T"},
@@ -160,6 +174,19 @@ def _save_shape(op: InferenceContext) -> list[hr.Shape]:
     """Writes whole tensors to a checkpoint under their names. The files are those of `SaveV2`, with this prefix."""
     _check_rank(op, 0, 0, "filename")
     _check_rank(op, 1, 1, "tensor_names")
+    return []
+
+
+@hr.register_op(
+    "SaveSlices",
+    inputs={"filename": "string", "tensor_names": "string", "shapes_and_slices": "string", "data": "T"},
+    attrs={"T": hr.attr.list_of(hr.attr.any_type, minimum=1)},
+    stateful=True,
+)
+def _save_slices_shape(op: InferenceContext) -> list[hr.Shape]:
+    """Writes tensors to a checkpoint under their names, each whole or as a slice of a larger one, as `Save` does."""
+    _check_rank(op, 0, 0, "filename")
+    _check_vectors(op, len(op.inputs) - 3, slices="shapes_and_slices")
     return []
 
 
@@ -177,11 +204,27 @@ def _restore_shape(op: InferenceContext) -> list[hr.Shape]:
     return [hr.Shape()]
 
 
-for _name in ("SaveV2", "MergeV2Checkpoints", "Save"):
+@hr.register_op(
+    "RestoreSlice",
+    inputs={"file_pattern": "string", "tensor_name": "string", "shape_and_slice": "string"},
+    outputs={"tensor": "dt"},
+    attrs={"dt": hr.attr.any_type, "preferred_shard": hr.attr.int(-1)},
+    stateful=True,
+)
+def _restore_slice_shape(op: InferenceContext) -> list[hr.Shape]:
+    """Reads one tensor of a checkpoint, or a slice of it, by its name."""
+    for index, name in enumerate(("file_pattern", "tensor_name", "shape_and_slice")):
+        _check_rank(op, index, 0, name)
+    spec = op.constant(2)
+    return [hr.Shape() if spec is None else _slice_shape(_text(spec.item()))]
+
+
+for _name in ("SaveV2", "MergeV2Checkpoints", "Save", "SaveSlices"):
     hr.no_gradient(_name, "it has no output")
-for _name in ("RestoreV2", "Restore"):
+for _name in ("RestoreV2", "Restore", "RestoreSlice"):
     hr.no_gradient(_name, "what a file holds does not depend on the graph")
-hr.no_gradient("ShardedFilename", "it computes a name")
+for _name in ("ShardedFilename", "ShardedFilespec"):
+    hr.no_gradient(_name, "it computes a name")
 
 
 def _text(item: bytes | str) -> str:
@@ -193,6 +236,7 @@ def _texts(items: Array) -> list[str]:
 
 
 @hr.register_kernel("SaveV2")
+@hr.register_kernel("SaveSlices")
 def _save_v2(op: OpContext, prefix: Array, names: Array, slices: Array, tensors: Sequence[Array]) -> None:
     whole: dict[str, Array] = {}
     parts: dict[str, list[ArraySlice]] = {}
@@ -239,6 +283,12 @@ def _restore(op: OpContext, pattern: Array, name: Array) -> Array:
     return _restore_one(TensorBundle(_text(pattern.item())), _text(name.item()), "", op.attr("dt"))
 
 
+@hr.register_kernel("RestoreSlice")
+def _restore_slice(op: OpContext, pattern: Array, name: Array, spec: Array) -> Array:
+    bundle = TensorBundle(_text(pattern.item()))
+    return _restore_one(bundle, _text(name.item()), _text(spec.item()), op.attr("dt"))
+
+
 def _restore_one(bundle: TensorBundle, name: str, spec: str, dtype: hr.DType) -> Array:
     value = bundle.read(name)
     if value.dtype != dtype.array_type:
@@ -277,6 +327,15 @@ def _merge(op: OpContext, prefixes: Array, destination: Array) -> None:
 
 @hr.register_kernel("ShardedFilename")
 def _sharded_filename(op: OpContext, basename: Array, shard: Array, num_shards: Array) -> Array:
+    return _name(f"{_text(basename.item())}-{int(shard):05d}-of-{int(num_shards):05d}")
+
+
+@hr.register_kernel("ShardedFilespec")
+def _sharded_filespec(op: OpContext, basename: Array, num_shards: Array) -> Array:
+    return _name(f"{_text(basename.item())}-?????-of-{int(num_shards):05d}")
+
+
+def _name(text: str) -> Array:
     result = np.empty((), object)
-    result[()] = os.fsencode(f"{_text(basename.item())}-{int(shard):05d}-of-{int(num_shards):05d}")
+    result[()] = os.fsencode(text)
     return result
