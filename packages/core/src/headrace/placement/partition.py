@@ -9,7 +9,9 @@ A device that receives something inside a loop runs a control loop of its own (s
 
 Each part lists its operations in the order of the whole graph. So even where every part runs them one by one there is
 always one that can go on: the earliest operation that has not run yet. Receiving in turn keeps to that order as well: a
-receive waits for those of values that the graph makes earlier, never for one of a value that depends on it.
+receive waits for those of values that the graph makes earlier, never for one of a value that depends on it. It is not
+held back until its first reader is near: the rendezvous of a process holds what was sent until then all the same, so no
+memory would be saved, and each edge from an operation to a receive cuts a segment in two.
 """
 
 from __future__ import annotations
