@@ -327,15 +327,15 @@ def _merge(op: OpContext, prefixes: Array, destination: Array) -> None:
 
 @hr.register_kernel("ShardedFilename")
 def _sharded_filename(op: OpContext, basename: Array, shard: Array, num_shards: Array) -> Array:
-    return _name(f"{_text(basename.item())}-{int(shard):05d}-of-{int(num_shards):05d}")
+    return _file_name(f"{_text(basename.item())}-{int(shard):05d}-of-{int(num_shards):05d}")
 
 
 @hr.register_kernel("ShardedFilespec")
 def _sharded_filespec(op: OpContext, basename: Array, num_shards: Array) -> Array:
-    return _name(f"{_text(basename.item())}-?????-of-{int(num_shards):05d}")
+    return _file_name(f"{_text(basename.item())}-?????-of-{int(num_shards):05d}")
 
 
-def _name(text: str) -> Array:
+def _file_name(text: str) -> Array:
     result = np.empty((), object)
     result[()] = os.fsencode(text)
     return result
