@@ -30,6 +30,7 @@ from headrace.grad import (  # noqa: F401
     floating,
     functional,
     gather,
+    generators,
     hashing,
     image,
     image_codecs,

@@ -31,6 +31,7 @@ from headrace.ops import (  # noqa: F401
     floating,
     functional,
     gather,
+    generators,
     hashing,
     image,
     image_codecs,

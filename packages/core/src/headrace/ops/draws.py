@@ -39,10 +39,10 @@ def check_input(op: InferenceContext, index: int, name: str, expected: Shape) ->
         )
 
 
-def wanted_shape(op: InferenceContext) -> list[Shape]:
-    """The shape that input 0 asks for; raises ShapeError for a negative size."""
-    check_input(op, 0, "shape", Shape([None]))
-    value = op.constant(0)
+def wanted_shape(op: InferenceContext, index: int = 0) -> list[Shape]:
+    """The shape that input `index` asks for; raises ShapeError for a negative size."""
+    check_input(op, index, "shape", Shape([None]))
+    value = op.constant(index)
     if value is not None and value.size and int(value.min()) < 0:
         raise ShapeError(
             f"{op.type} '{op.name}' cannot make a tensor with a negative size",
@@ -50,7 +50,7 @@ def wanted_shape(op: InferenceContext) -> list[Shape]:
             got=str(value.tolist()),
             hint="take sizes from hr.shape(x); -1 does not stand for the rest here",
         )
-    return [op.constant_shape(0)]
+    return [op.constant_shape(index)]
 
 
 def drawn_shape(op: InferenceContext) -> list[Shape]:
