@@ -12,7 +12,7 @@ from headrace import Operation
 from headrace.types import Array, DType, bfloat16, float32
 from headrace_cpu.host import host
 from headrace_cpu.onednn import capi
-from headrace_cpu.onednn.capi import Descriptor, OneDnn, Pointer, Primitive, onednn
+from headrace_cpu.onednn.capi import Descriptor, OneDnn, Primitive, onednn
 
 __all__ = ["CallWriter", "LibraryCall", "Request", "computed_as", "library_call", "makes_calls", "row_major"]
 
@@ -139,7 +139,7 @@ class CallWriter:
 
     def epilogue(
         self, layout_of: Callable[[DType], Descriptor]
-    ) -> tuple[int | None, Pointer | None, list[tuple[int, int, Descriptor]]]:
+    ) -> tuple[int | None, int | None, list[tuple[int, int, Descriptor]]]:
         """What a primitive that writes a result goes on with.
 
         Args:

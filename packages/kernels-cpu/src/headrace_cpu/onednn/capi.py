@@ -1,7 +1,7 @@
 """The part of oneDNN's C API that we use, by ctypes: no compiler and no headers are needed.
 
-Numbers are those of `dnnl_types.h` of oneDNN 3. Descriptors and primitives are never freed: a plan keeps them as long
-as it may run.
+Numbers are those of `dnnl_types.h` of oneDNN 3. What the library makes is destroyed with the last reference to its
+handle: models come and go in a server, and each kept description of a primitive is some 15 kB.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import ctypes
 import importlib.metadata
 import os
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -39,7 +40,7 @@ MAX_DIMS = 12
 Pointer = ctypes.c_void_p
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Descriptor:
     """A memory descriptor: shape, dtype and layout."""
 
@@ -60,7 +61,7 @@ class Primitive:
 
 
 class _Owned(int):
-    """A handle that is destroyed with the last reference to this object: models come and go in a server."""
+    """A handle that is destroyed with the last reference to this object."""
 
     _destroy: Callable[[Pointer], int]
 
@@ -91,9 +92,8 @@ class OneDnn:
         self._check("dnnl_engine_create", ctypes.byref(engine), 1, ctypes.c_size_t(0))
         self.engine = engine
         self._lock = threading.Lock()
-        self._plain: dict[tuple[Any, ...], Descriptor] = {}
-        self._primitives: dict[Any, int] = {}
-        self._attributes: dict[tuple[tuple[str, int], ...], Pointer] = {}
+        self._plain: weakref.WeakValueDictionary[tuple[Any, ...], Descriptor] = weakref.WeakValueDictionary()
+        self._usual = self.attributes(())
 
     def use_threads(self, threads: int) -> None:
         """Set how many threads primitives are made for, and run with, when this thread makes or runs them."""
@@ -115,7 +115,8 @@ class OneDnn:
         """A layout by strides, in elements."""
         key = (tuple(shape), dtype.name, tuple(strides))
         with self._lock:
-            if key not in self._plain:
+            found = self._plain.get(key)
+            if found is None:
                 made = Pointer()
                 sizes, steps = dims(shape), dims(strides)
                 self._check(
@@ -126,8 +127,8 @@ class OneDnn:
                     DTYPES[dtype.name],
                     steps,
                 )
-                self._plain[key] = self._described(made)
-            return self._plain[key]
+                found = self._plain[key] = self._described(made)
+            return found
 
     def any(self, shape: Sequence[int], dtype: DType) -> Descriptor:
         """A layout that the primitive may choose."""
@@ -135,10 +136,11 @@ class OneDnn:
         self._check(
             "dnnl_memory_desc_create_with_tag", ctypes.byref(made), len(shape), dims(shape), DTYPES[dtype.name], 1
         )
-        return Descriptor(int(made.value or 0), 0)
+        return Descriptor(_Owned(made, self.library.dnnl_memory_desc_destroy), 0)
 
     def _described(self, handle: ctypes.c_void_p) -> Descriptor:
-        return Descriptor(int(handle.value or 0), int(self.library.dnnl_memory_desc_get_size(handle)))
+        size = int(self.library.dnnl_memory_desc_get_size(handle))
+        return Descriptor(_Owned(handle, self.library.dnnl_memory_desc_destroy), size)
 
     def describe(self, function: str, *arguments: Any) -> int | None:
         """A primitive descriptor, or None where oneDNN has no implementation.
@@ -150,15 +152,22 @@ class OneDnn:
         made = Pointer()
         *given, attributes = arguments
         converted = [
-            Pointer(item.handle) if isinstance(item, Descriptor) else Pointer(item) if item is None else item
-            for item in (*given, attributes or self.attributes(()))
+            Pointer(item.handle)
+            if isinstance(item, Descriptor)
+            else Pointer(item)
+            if item is None or isinstance(item, _Owned)
+            else item
+            for item in (*given, attributes or self._usual)
         ]
         status = getattr(self.library, f"dnnl_{function}_primitive_desc_create")(
             ctypes.byref(made), self.engine, *converted
         )
-        return None if status else int(made.value or 0)
+        return None if status else self._description(made)
 
-    def attributes(self, steps: Sequence[tuple[str, Descriptor | None]]) -> Pointer:
+    def _description(self, made: Pointer) -> int:
+        return _Owned(made, self.library.dnnl_primitive_desc_destroy)
+
+    def attributes(self, steps: Sequence[tuple[str, Descriptor | None]]) -> int:
         """Attributes of a primitive that goes on with what it computes, and works in memory that it is given.
 
         Its own memory would be that of the thread that made it: steps of several threads would work in it at once.
@@ -166,18 +175,18 @@ class OneDnn:
         Args:
           steps: `sum` adds it to the destination, `add` adds an array of that layout to it.
         """
-        key = tuple((kind, layout.handle if layout is not None else 0) for kind, layout in steps)
-        with self._lock:
-            if key not in self._attributes:
-                made, operations = Pointer(), Pointer()
-                self._check("dnnl_primitive_attr_create", ctypes.byref(made))
-                self._check("dnnl_primitive_attr_set_scratchpad_mode", made, SCRATCHPAD_OF_USER)
-                self._check("dnnl_post_ops_create", ctypes.byref(operations))
-                for kind, layout in steps:
-                    self._append(operations, kind, layout)
-                self._check("dnnl_primitive_attr_set_post_ops", made, operations)
-                self._attributes[key] = made
-            return self._attributes[key]
+        made, operations = Pointer(), Pointer()
+        self._check("dnnl_primitive_attr_create", ctypes.byref(made))
+        owned = _Owned(made, self.library.dnnl_primitive_attr_destroy)
+        self._check("dnnl_primitive_attr_set_scratchpad_mode", made, SCRATCHPAD_OF_USER)
+        self._check("dnnl_post_ops_create", ctypes.byref(operations))
+        try:
+            for kind, layout in steps:
+                self._append(operations, kind, layout)
+            self._check("dnnl_primitive_attr_set_post_ops", made, operations)  # which copies them
+        finally:
+            self.library.dnnl_post_ops_destroy(operations)
+        return owned
 
     def _append(self, operations: Pointer, kind: str, layout: Descriptor | None) -> None:
         if layout is not None:
@@ -186,9 +195,13 @@ class OneDnn:
             self._check("dnnl_post_ops_append_sum", operations, ctypes.c_float(1.0), 0, 0)
 
     def queried(self, description: int, what: int) -> Descriptor:
-        """The layout that a primitive chose."""
+        """The layout that a primitive chose; of no bytes where it has none."""
         handle = self.library.dnnl_primitive_desc_query_md(Pointer(description), what, 0)
-        return self._described(Pointer(handle))
+        if handle is None:
+            return Descriptor(0, 0)
+        copy = Pointer()  # the one that is found goes with the description
+        self._check("dnnl_memory_desc_clone", ctypes.byref(copy), Pointer(handle))
+        return self._described(copy)
 
     def same(self, a: Descriptor, b: Descriptor) -> bool:
         """True if two layouts are equal."""
@@ -231,9 +244,9 @@ class OneDnn:
           memory: see `working`.
         """
         made = Pointer()
-        handles = Pointer(source.handle), self.engine, Pointer(target.handle), self.engine, self.attributes(())
+        handles = Pointer(source.handle), self.engine, Pointer(target.handle), self.engine, Pointer(self._usual)
         self._check("dnnl_reorder_primitive_desc_create", ctypes.byref(made), *handles)
-        return self.working(int(made.value or 0), ((SRC, place, source), (DST, goal, target)), memory)
+        return self.working(self._description(made), ((SRC, place, source), (DST, goal, target)), memory)
 
     def copied(self, value: Array, source: Descriptor, target: Descriptor) -> Array:
         """An array of bytes that holds a value in another layout, made now."""
@@ -260,9 +273,9 @@ class OneDnn:
         handles = (Pointer * count)(*[layout.handle] * count)
         numbers = (ctypes.c_float * count)(*scales)
         status = self.library.dnnl_sum_primitive_desc_create(
-            ctypes.byref(made), self.engine, Pointer(layout.handle), count, numbers, handles, self.attributes(())
+            ctypes.byref(made), self.engine, Pointer(layout.handle), count, numbers, handles, Pointer(self._usual)
         )
-        return None if status else int(made.value or 0)
+        return None if status else self._description(made)
 
     def entries(self, primitives: Sequence[Primitive], keep: list[Any]) -> list[int]:
         """What the driver's table holds for a call: a stream, and each primitive, its arguments and its memories.

@@ -117,15 +117,15 @@ class _Convolution:
         output: Descriptor,
         hint: int | None = None,
         bias: Descriptor | None = None,
-        attributes: capi.Pointer | None = None,
+        attributes: int | None = None,
     ) -> int | None:
         given = [DIRECT, images, filters, output, *(capi.dims(item) for item in self.numbers)]
         if kind == "convolution_backward_data":
-            return library.describe(kind, *given, capi.Pointer(hint), None)
+            return library.describe(kind, *given, hint, None)
         given.insert(3, bias)
         if kind == "convolution_forward":
             return library.describe(kind, capi.FORWARD_TRAINING, *given, attributes)
-        return library.describe(kind, *given, capi.Pointer(hint), None)
+        return library.describe(kind, *given, hint, None)
 
 
 DIRECT = 1

@@ -84,7 +84,7 @@ def _batch_norm_gradient(call: CallWriter) -> bool:
     hint = library.describe("batch_normalization_forward", capi.FORWARD_TRAINING, x, x, epsilon, flags, None)
     if hint is None:
         return False
-    given = (capi.BACKWARD, dx, dy, x, epsilon, flags, capi.Pointer(hint), None)
+    given = (capi.BACKWARD, dx, dy, x, epsilon, flags, hint, None)
     found = library.describe("batch_normalization_backward", *given)
     if found is None:
         return False
@@ -148,7 +148,7 @@ def _lrn_gradient(call: CallWriter) -> bool:
     numbers, hint = _neighbours(call, images) if _of_one_dtype(call) else ((), None)
     if hint is None:
         return False
-    given = (ACROSS_CHANNELS, images, images, images, *numbers, capi.Pointer(hint), None)
+    given = (ACROSS_CHANNELS, images, images, images, *numbers, hint, None)
     found = call.library.describe("lrn_backward", *given)
     if found is None:
         return False
