@@ -84,7 +84,7 @@ class DType:
     @property
     def size(self) -> int:
         """Bytes of one element; 0 where elements have no fixed size."""
-        return 0 if self.numpy is None or self.numpy == np.dtype(object) else self.numpy.itemsize
+        return 0 if self.numpy is None or self.numpy.kind == "O" else self.numpy.itemsize
 
     @property
     def is_floating(self) -> _bool:
@@ -285,12 +285,9 @@ class Shape:
 
     def as_tuple(self) -> tuple[int, ...]:
         """The sizes as plain integers; raises ShapeError unless fully defined."""
-        if self._dims is None:
+        if self._dims is None or None in self._dims:
             raise self._not_known()
-        sizes = tuple(size for size in self._dims if size is not None)
-        if len(sizes) != len(self._dims):
-            raise self._not_known()
-        return sizes
+        return self._dims  # type: ignore[return-value]  # without None, as looked at above
 
     def _not_known(self) -> ShapeError:
         return ShapeError(

@@ -360,3 +360,20 @@ def test_fold_refuses_shapes_that_show_only_with_the_constants(
         y = hr.apply_op(op_type, *first, hidden)
     with pytest.raises(hr.errors.ShapeError, match=message):
         hr.Session(graph).run(y)
+
+
+def test_what_a_pass_leaves_out_leaves_no_gaps() -> None:
+    """Folding drops the constants it has used; positions and names of what is left are those of a graph without them."""
+    folded = fold(_bounded(lambda x: x * (hr.constant(2.0) + 3.0)))
+    assert [op.index for op in folded.operations] == list(range(len(folded.operations)))
+    assert _types(folded) == ["Mul"]
+    assert sum(op.type == "Const" for op in folded.operations) == 1
+    with pytest.raises(hr.errors.NotFoundError):
+        folded.operation("Const")
+
+
+def test_arithmetic_that_finds_nothing_gives_the_graph_itself() -> None:
+    """A copy would cost as much as the search."""
+    graph = _bounded(lambda x: x * 2.0)
+    assert arithmetic(graph) is graph
+    assert arithmetic(_bounded(lambda x: x * 1.0)) is not graph

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -238,10 +238,15 @@ class Graph:
         if scope.graph is not self:
             scope = Scope(graph=self)
         line = source or user_line()
-        requested = check_name(type_name.lstrip("_") if name is None else name)
+        requested = type_name.lstrip("_") if name is None else name
+        if like is None:  # the name of a copy was looked at before
+            check_name(requested)
         if type_name in scope.gradient_override:
             attrs = {**(attrs or {}), "_gradient_op_type": self._name_of_rule(type_name, scope)}
-        place = f"{type_name} '{requested.rstrip('/')}' created at {line}"
+
+        def place() -> str:
+            return f"{type_name} '{requested.rstrip('/')}' created at {line}"
+
         order = (self.effect_order or scope.effect_order) if extends is None else None
         awaited = (*scope.control_inputs, *control_inputs) if extends is None else extends.control_inputs
         try:
@@ -256,10 +261,10 @@ class Graph:
                 check_inputs(definition, values, inputs)
                 specs = infer_specs(definition, requested, values, inputs, self.functions)
         except HeadraceError as error:
-            error.at(place)
+            error.at(place())
             raise
         except Exception as error:
-            error.add_note(f"in the shape function of {place}")
+            error.add_note(f"in the shape function of {place()}")
             raise
         with self._lock:
             self._check_growth(line, place)
@@ -270,7 +275,7 @@ class Graph:
                 op_def=definition,
                 attrs=values,
                 inputs=inputs,
-                control_inputs=tuple(dict.fromkeys(awaited)),
+                control_inputs=tuple(dict.fromkeys(awaited)) if awaited else (),
                 device=asked,
                 colocation=(*scope.colocation, *colocation),
                 source=line,
@@ -315,6 +320,16 @@ class Graph:
             check_back_edge(self, merge, back)
             merge.inputs = (*merge.inputs, back)
             merge.attrs = {**merge.attrs, "N": len(merge.inputs)}
+
+    def take_back(self, operations: Collection[Operation]) -> None:
+        """Remove operations that no other one needs: a pass does so with a graph that nobody else has seen yet."""
+        with self._lock:
+            for operation in operations:
+                del self._by_name[operation.name]
+            dropped = frozenset(operations)
+            self._operations = [operation for operation in self._operations if operation not in dropped]
+            for index, operation in enumerate(self._operations):
+                operation.index = index
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
@@ -383,9 +398,9 @@ class Graph:
             hint="create every operation before graph.finalize()",
         )
 
-    def _check_growth(self, line: SourceLine, place: str) -> None:
+    def _check_growth(self, line: SourceLine, place: Callable[[], str]) -> None:
         if self._finalized:
-            raise self._finished_error(place)
+            raise self._finished_error(place())
         if self._epoch == 0 or self.extend:
             return
         last_epoch, times = self._extended_by.get(line, (0, 0))
@@ -394,7 +409,7 @@ class Graph:
         if times >= GROWTH_LIMIT:
             raise GraphError(
                 "the graph grows while it is being run: this line adds operations again and again between steps",
-                where=place,
+                where=place(),
                 expected="operations created once, before the loop",
                 got=f"{times + 1} additions from one line, {len(self._operations)} operations so far",
                 hint="create the operation before the loop and run it inside; hr.Graph(extend=True) permits growth",

@@ -6,7 +6,7 @@ import inspect
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import metadata
 from typing import TYPE_CHECKING, Protocol
 
@@ -154,6 +154,7 @@ class OpDef:
       passes_dead: it runs even if an input lies on a branch that was not taken; its kernel gets `interfaces.DEAD` for
         such an input, and may give it.
       doc: what it computes.
+      function_attrs: the attributes that name functions: those that the operation calls.
     """
 
     name: str
@@ -167,17 +168,18 @@ class OpDef:
     blocks: bool = False
     passes_dead: bool = False
     doc: str = ""
+    function_attrs: tuple[str, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        named = tuple(name for name, spec in self.attrs.items() if spec.kind == "function")
+        object.__setattr__(self, "function_attrs", named)  # asked of every operation by every pass
 
     @property
     def has_effect(self) -> bool:
         """True if running it changes something outside: it then runs whether or not its outputs are read."""
-        touches = not self.outputs or any(argument.dtype is types.resource for argument in self.inputs)
-        return self.stateful and not self.reads_only and touches
-
-    @property
-    def function_attrs(self) -> tuple[str, ...]:
-        """The attributes that name functions: those that the operation calls."""
-        return tuple(name for name, spec in self.attrs.items() if spec.kind == "function")
+        if not self.stateful or self.reads_only:
+            return False
+        return not self.outputs or any(argument.dtype is types.resource for argument in self.inputs)
 
     @property
     def signature(self) -> str:

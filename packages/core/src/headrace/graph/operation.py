@@ -236,6 +236,8 @@ class Tensor(Operators):
 
 def bodies_of(op_def: OpDef, attrs: Mapping[str, AttrValue], functions: FunctionLibrary) -> tuple[Body, ...]:
     """The bodies of the functions that an operation of these attributes calls, in the order of the attributes."""
+    if not op_def.function_attrs:
+        return ()
     bodies: list[Body] = []
     for name in op_def.function_attrs:
         value = attrs.get(name, ())

@@ -15,7 +15,7 @@ from headrace.graph.frames import has_tokens
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 from headrace.graph.shape_value import constant_value
-from headrace.passes.rewrite import drop_dead, rewrite
+from headrace.passes.rewrite import rewrite_live
 
 __all__ = ["arithmetic"]
 
@@ -28,7 +28,8 @@ def arithmetic(graph: Graph) -> Graph:
 
     A graph in which values may be dead stays as it is: what an operation gives may be dead where its input is alive.
     """
-    return graph if has_tokens(graph) else drop_dead(rewrite(graph, _simplify))
+    changes = not has_tokens(graph) and any(_simplify(op, op.inputs, graph) is not None for op in graph.operations)
+    return rewrite_live(graph, _simplify) if changes else graph
 
 
 def _simplify(op: Operation, inputs: Sequence[Tensor], graph: Graph) -> Sequence[Tensor] | None:

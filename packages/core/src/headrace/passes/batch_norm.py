@@ -16,7 +16,7 @@ import numpy as np
 from headrace.graph.frames import has_tokens
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
-from headrace.passes.rewrite import copy_op, drop_dead, rewrite
+from headrace.passes.rewrite import copy_op, rewrite_live
 
 __all__ = ["batch_norm"]
 
@@ -49,7 +49,7 @@ def batch_norm(graph: Graph) -> Graph:
             product = _made(op, result, "Mul", inputs[0], s)
         return [_made(op, result, "AddV2", product, t)] * len(op.outputs)  # nobody reads the others
 
-    return drop_dead(rewrite(graph, rule))
+    return rewrite_live(graph, rule)
 
 
 def _is_affine(op: Operation, readers: Counter[Tensor]) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from headrace.graph.attr import attr_key
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
-from headrace.passes.rewrite import copy_op, drop_dead, is_pure, rewrite
+from headrace.passes.rewrite import copy_op, is_pure, rewrite_live
 
 __all__ = ["cse"]
 
@@ -29,7 +29,7 @@ def cse(graph: Graph) -> Graph:
             known = seen[key] = copy_op(op, inputs, target).outputs
         return known
 
-    return drop_dead(rewrite(graph, merge))
+    return rewrite_live(graph, merge)
 
 
 def _key(op: Operation, inputs: Sequence[Tensor]) -> Hashable:

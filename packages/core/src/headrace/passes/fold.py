@@ -15,7 +15,7 @@ from headrace.graph.operation import Operation, Tensor
 from headrace.graph.shape_value import constant_value
 from headrace.kernels.context import NO_FUNCTIONS, NO_RESOURCES, context_of, group_inputs
 from headrace.kernels.registry import find_kernel, kernels_of
-from headrace.passes.rewrite import drop_dead, is_pure, rewrite
+from headrace.passes.rewrite import is_pure, rewrite_live
 from headrace.types import Array, Shape
 
 __all__ = ["fold", "user_name"]
@@ -35,7 +35,7 @@ def fold(graph: Graph) -> Graph:
     still comes from the step that needs the value. Where values may be dead, shapes are not folded, since a constant is
     always alive.
     """
-    return drop_dead(rewrite(graph, _fold_outside_shapes if has_tokens(graph) else _fold_op))
+    return rewrite_live(graph, _fold_outside_shapes if has_tokens(graph) else _fold_op)
 
 
 def user_name(op: Operation) -> str:

@@ -13,7 +13,7 @@ from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 from headrace.types import Shape
 
-__all__ = ["close_loops", "copy_op", "drop_dead", "is_pure", "is_root", "rewrite"]
+__all__ = ["close_loops", "copy_op", "drop_dead", "is_pure", "is_root", "rewrite", "rewrite_live"]
 
 _MARKERS = frozenset({"_Arg", "_Retval", "Placeholder", "NoOp"})
 """Types that compute nothing: they mark what goes in and out of a graph, or order effects."""
@@ -32,8 +32,9 @@ def rewrite(graph: Graph, rule: Rule) -> Graph:
     tensors: dict[Tensor, Tensor] = {}
     operations: dict[Operation, Operation] = {}
     for op in graph.operations:
-        inputs = [tensors[tensor] for tensor in forward_inputs(op)]
-        replaced = None if back_edge(op) is not None else rule(op, inputs, result)
+        closed = back_edge(op) is not None
+        inputs = [tensors[tensor] for tensor in (forward_inputs(op) if closed else op.inputs)]
+        replaced = None if closed else rule(op, inputs, result)
         if replaced is None:
             copied = copy_op(op, inputs, result, [operations[item] for item in op.control_inputs])
             replaced = copied.outputs
@@ -63,7 +64,8 @@ def copy_op(
     `trusted`: what was inferred for `op` from the values of its inputs holds for the new ones too.
     """
     attrs = op.attrs if attrs is None else attrs
-    if back_edge(op) is not None:
+    closed = back_edge(op) is not None
+    if closed:
         attrs = {**attrs, "N": len(inputs)}
     copied = graph.create_op(
         op.type,
@@ -77,7 +79,7 @@ def copy_op(
         op_def=op.op_def,
         like=op if trusted else None,
     )
-    if back_edge(op) is not None:
+    if closed:
         copied.outputs[0].shape = op.outputs[0].shape if trusted else Shape()  # later iterations may differ from Enter
     return copied
 
@@ -108,16 +110,31 @@ def is_pure(op: Operation) -> bool:
     return bool(op.outputs) and op.type not in _MARKERS and not runs_for_effect
 
 
-def drop_dead(graph: Graph) -> Graph:
-    """A copy of a bounded graph without the operations that no root needs."""
+def rewrite_live(graph: Graph, rule: Rule) -> Graph:
+    """What `drop_dead(rewrite(graph, rule))` gives, in one copy: what is dead goes before anybody sees it."""
+    result = rewrite(graph, rule)
+    needed = _needed(result)
+    if len(needed) < len(result.operations):
+        result.take_back([op for op in result.operations if op not in needed])
+    return result
+
+
+def _needed(graph: Graph) -> set[Operation]:
+    """The operations that roots need, and these."""
     needed: set[Operation] = set()
     stack = [op for op in graph.operations if is_root(op)]
     while stack:
         op = stack.pop()
         if op not in needed:
             needed.add(op)
-            stack.extend(tensor.op for tensor in op.inputs)
+            stack.extend([tensor.op for tensor in op.inputs])
             stack.extend(op.control_inputs)
+    return needed
+
+
+def drop_dead(graph: Graph) -> Graph:
+    """A copy of a bounded graph without the operations that no root needs."""
+    needed = _needed(graph)
     if len(needed) == len(graph.operations):
         return graph
     result = Graph(seed=graph.seed, extend=True, functions=graph.functions)
