@@ -397,6 +397,44 @@ def test_random_numbers_and_effects_happen_once_in_a_step_with_a_gradient() -> N
     assert session.run(calls) == 4
 
 
+@pytest.mark.parametrize("taken", [True, False])
+def test_A74_a_branch_of_another_shape_than_the_other_one_keeps_its_own(taken: bool) -> None:
+    """What is to be kept of a branch made an extension whose outputs all had the shapes of the first branch."""
+    with hr.Graph().as_default() as graph:
+        x, pred = hr.placeholder(hr.float32, [4]), hr.placeholder(hr.bool, [])
+        out = hr.cond(pred, lambda: hr.tanh(x)[:2], lambda: hr.tanh(x))
+        (gradient,) = hr.gradients(hr.sum(hr.square(out)), [x])
+        (second,) = hr.gradients(hr.sum(hr.square(gradient)), [x])
+        y = hr.tanh(x)
+        plain = y[:2] if taken else y
+        (wanted,) = hr.gradients(hr.sum(hr.square(plain)), [x])
+        (wanted_second,) = hr.gradients(hr.sum(hr.square(wanted)), [x])
+    feeds = {x: [0.1, -0.5, 1.0, 2.0], pred: taken}
+    found = hr.Session(graph).run([out, gradient, second], feeds=feeds)
+    expected = hr.Session(graph).run([plain, wanted, wanted_second], feeds=feeds)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_D15_a_branch_with_an_effect_is_differentiable(taken: bool) -> None:
+    """What the backward pass reads of it was taken for an effect of the user's that one branch alone asks for."""
+    with hr.Graph().as_default() as graph:
+        x, pred, total = hr.placeholder(hr.float32, [2]), hr.placeholder(hr.bool, []), hr.Variable([1.0, 2.0])
+
+        def updating() -> hr.Tensor:
+            with hr.control_dependencies([total.assign_add(x)]):
+                return hr.tanh(hr.sin(x))
+
+        out = hr.cond(pred, updating, lambda: x)
+        (gradient,) = hr.gradients(out, [x])
+    session = hr.Session(graph)
+    point = np.array([0.3, -1.2], np.float32)
+    slope = np.cos(point) / np.cosh(np.sin(point)) ** 2 if taken else np.ones(2)
+    np.testing.assert_allclose(session.run(gradient, feeds={x: point, pred: taken}), slope, rtol=1e-6)
+    np.testing.assert_array_equal(session.run(total), np.float32([1, 2]) + (point if taken else 0))
+
+
 def test_G13_D14_a_traced_training_step_through_a_loop_keeps_program_order() -> None:
     w = hr.Variable(np.array([1.0, 2.0]), name="looped")
 

@@ -299,11 +299,8 @@ def _extended_branches(
         extended[-1].complete(extended[-1].results)
     names = tuple(FunctionName(body.name) for body in extended)
     attrs = {"branches": names} if "branches" in op.attrs else {"then_branch": names[0], "else_branch": names[1]}
-    extension = _extension(op, op.inputs, attrs, extended[0].results)
-    shapes = [tensor.shape for tensor in op.outputs]
-    for tensor, shape in zip(extension.outputs, shapes, strict=False):
-        tensor.set_shape(shape)
-    return list(extension.outputs[len(op.outputs) :])
+    shown = [*op.outputs, *extended[0].results[len(op.outputs) :]]  # shapes of outputs are those of all branches
+    return list(_extension(op, op.inputs, attrs, shown).outputs[len(op.outputs) :])
 
 
 @register_gradient("While", partial=True)

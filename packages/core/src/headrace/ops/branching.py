@@ -269,10 +269,16 @@ def _one_dtype(leaves: Sequence[Any], bodies: Sequence[Body], names: Sequence[st
 
 
 def _check_effects_outside(graph: Graph, body: Body, bodies: Sequence[Body], captures: Captures) -> None:
-    """Refuse an effect that only one branch asks for but that happens whether or not the branch is taken."""
+    """Refuse an effect that only one branch asks for but that happens whether or not the branch is taken.
+
+    An extension is what a gradient asks for: it runs in the place of an operation that was there before.
+    """
+    extensions = set(graph.extensions.values())
     for number, tensor in enumerate(captures.tensors):
         mine = number in body.arguments
-        if not mine or not tensor.op.has_effect or all(number in other.arguments for other in bodies):
+        if not mine or not tensor.op.has_effect or tensor.op in extensions:
+            continue
+        if all(number in other.arguments for other in bodies):
             continue
         read = any(tensor.op is item.op for op in graph.operations for item in op.inputs)
         if not read:
