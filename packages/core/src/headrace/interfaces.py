@@ -272,8 +272,9 @@ class Compiled(Protocol):
     """A compiled segment. May be called by several threads at once.
 
     For those who look at traces it may also have `arena_bytes`, the bytes of planned memory that one step works in, and
-    `kernels`, for each operation the name of what computes it; for limits and for those who ask what was compiled,
-    `memory`, a `headrace.plan.PlannedMemory`, and `work`, a sequence of `headrace.plan.Work`.
+    `kernels`, for each operation the name of what computes it, empty for one that is only computed as a part of others
+    and never written; for limits and for those who ask what was compiled, `memory`, a `headrace.plan.PlannedMemory`,
+    and `work`, a sequence of `headrace.plan.Work`.
     """
 
     @property

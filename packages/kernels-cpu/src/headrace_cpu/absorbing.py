@@ -37,11 +37,13 @@ class Call:
     Attributes:
       step: what the library does.
       line: the position of the line that says most about it.
+      lines: the positions of all lines whose work it does, in order.
       inputs, extras, outputs: values; those that only an epilogue reads come after the outputs.
     """
 
     step: Any
     line: int
+    lines: tuple[int, ...]
     inputs: tuple[int, ...]
     extras: tuple[int, ...]
     outputs: tuple[int, ...]
@@ -111,8 +113,8 @@ class _Search:
             if not all(is_native(tensors[number]) for number in (*factors, *line.outputs)):
                 continue
             bytes_of = [sum(byte_count(tensors[n]) for n in group) for group in (set(factors), line.inputs)]
-            if bytes_of[0] < bytes_of[1] and self._take(position, factors, [], tuple(products)):
-                self.found.lines.update(products)
+            if bytes_of[0] < bytes_of[1]:
+                self._take(position, factors, [], tuple(products))
 
     def find_products(self) -> None:
         """Products with casts before them and an epilogue after them."""
@@ -147,8 +149,9 @@ class _Search:
                 if step is None:
                     continue
                 last = steps[-1].line if steps else position
-                self.found.calls[last] = Call(step, position, given, extras, outputs)
-                self.found.lines.update({position, *(step.line for step in steps)} - {last})
+                done = {*before, position, *(step.line for step in steps)}
+                self.found.calls[last] = Call(step, position, tuple(sorted(done)), given, extras, outputs)
+                self.found.lines |= done - {last}
                 self._count_off(given, inputs, steps)
                 return True
         return False

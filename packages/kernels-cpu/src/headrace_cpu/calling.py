@@ -198,7 +198,7 @@ def call_in_slices(
 
 def call_followed(
     hook: OpHook,
-    begins: Sequence[Sequence[int]],
+    begins: Sequence[int],
     driver: Driver,
     items: list[Any],
     arena: int,
@@ -207,12 +207,11 @@ def call_followed(
     failures: Sequence[Failure],
     stores: ListStores,
 ) -> None:
-    """Run a driver and call `hook` before each group: for each unit `begins` has the positions that start with it."""
+    """Run a driver and call `hook` before each group: for each unit that starts one `begins` has its position."""
 
     def paused(state: int) -> None:
         if state < 0:
-            for position in begins[-1 - state]:
-                hook(position)
+            hook(begins[-1 - state])
         else:
             current_step().check()
 

@@ -33,7 +33,7 @@ class Unit:
       line: of the operation, where it is one.
       scratch: numbers of the memory that a library works in.
       bound: if it is not 0, the unit checks that the integers in its one memory are in `[0, bound)`.
-      begins: where among the operations of its run those of the groups start that begin with it.
+      begins: where among the operations of its run those of a group start that begins with it, or None.
     """
 
     region: Region | None
@@ -45,7 +45,7 @@ class Unit:
     line: int | None = None
     scratch: tuple[int, ...] = ()
     bound: int = 0
-    begins: tuple[int, ...] = ()
+    begins: int | None = None
 
     @property
     def is_shared(self) -> bool:
@@ -59,13 +59,16 @@ class Run:
 
     Attributes:
       kind: host, compute or update.
-      lines: positions of the program's lines that it computes.
+      lines: positions of the program's lines that it computes, group by group.
       units: what it does; empty for host.
+      unwritten: those of the lines whose values are written nowhere: whoever needs one computes it again. Each stands
+        with the first group that does.
     """
 
     kind: str
     lines: list[int]
     units: list[Unit] = field(default_factory=list)
+    unwritten: set[int] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -107,17 +110,23 @@ def lay_out(schedule: Schedule) -> Layout:
         for key in group.reads:
             readers.setdefault(key, set()).add(number)
     wanted = set(result_keys)
+    unwritten: set[int] = set()  # items that wait for the first group that computes them
     runs: list[Run] = []
     for kind, numbers in schedule.order:
         run = Run(kind, [])
-        begun: list[int] = []
         for number in numbers:
-            begun.append(len(run.lines))
-            run.lines += [schedule.lines[position] for position in schedule.groups[number].items]
             units = [] if kind == "host" else _units(schedule, number, readers, wanted)
-            if units:  # a group that is only computed again by others has none
-                units[0].begins = tuple(begun)
-                begun.clear()
+            items = schedule.groups[number].items
+            if units:
+                units[0].begins = len(run.lines)
+                again = [item for item in schedule.again[number] if item in unwritten]
+                run.unwritten.update(schedule.lines[item] for item in again)
+                unwritten.difference_update(again)
+                items = [*again, *items]
+            elif kind != "host":
+                unwritten.update(items)
+                continue
+            run.lines += [line for item in items for line in schedule.lines_of(item)]
             run.units += units
         runs.append(run)
     native = {key for run in runs for unit in run.units for key in unit.outputs}

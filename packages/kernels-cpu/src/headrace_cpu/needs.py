@@ -90,13 +90,15 @@ def work_in(schedule: Schedule) -> tuple[Work, ...]:
     return tuple(found)
 
 
-def kernels_of(schedule: Schedule) -> tuple[str, ...]:
-    """For each operation what computes it, in order."""
-    found: list[str] = []
+def kernels_of(layout: Layout) -> tuple[str, ...]:
+    """For each operation what computes it, in order; nothing where it is only a part of others."""
+    schedule = layout.schedule
+    found: dict[int, str] = {}
     for kind, numbers in schedule.order:
         for number in numbers:
-            found += [_kernel(schedule, number, kind)] * len(schedule.groups[number].items)
-    return tuple(found)
+            lines = [line for item in schedule.groups[number].items for line in schedule.lines_of(item)]
+            found |= dict.fromkeys(lines, _kernel(schedule, number, kind))
+    return tuple("" if line in run.unwritten else found[line] for run in layout.runs for line in run.lines)
 
 
 def _kernel(schedule: Schedule, number: int, kind: str) -> str:
@@ -113,7 +115,7 @@ def _kernel(schedule: Schedule, number: int, kind: str) -> str:
 
 def _work(schedule: Schedule, number: int, kind: str, moved: int) -> Work:
     group = schedule.groups[number]
-    lines = [schedule.program.lines[schedule.lines[position]] for position in group.items]
+    lines = [schedule.program.lines[line] for item in group.items for line in schedule.lines_of(item)]
     operations = _once([line.op for line in lines])
     name = _kernel(schedule, number, kind)
     if kind == "host":

@@ -113,7 +113,7 @@ class CpuPlan:
     @functools.cached_property
     def kernels(self) -> Sequence[str]:
         """For each operation the name of what computes it."""
-        return kernels_of(self.layout.schedule)
+        return kernels_of(self.layout)
 
     @property
     def arena_bytes(self) -> int:

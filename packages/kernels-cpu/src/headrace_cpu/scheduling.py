@@ -60,6 +60,7 @@ class Schedule:
       storages: the variables, by number.
       roots: for each value the key of its memory.
       sizes: bytes of each memory; `specs`: elements and dtype of each that is an array.
+      together: for items that do the work of several lines the positions of these.
       library: for items that a library computes, or that are loops or branches, what it does.
       nested: those of them that are loops or branches.
       checks: for items whose integers must be in `[0, bound)` the key of these and the bound.
@@ -78,6 +79,7 @@ class Schedule:
     roots: dict[int, Key] = field(default_factory=dict)
     sizes: dict[Key, int] = field(default_factory=dict)
     specs: dict[Key, Tensor] = field(default_factory=dict)
+    together: dict[int, tuple[int, ...]] = field(default_factory=dict)
     library: dict[int, Any] = field(default_factory=dict)
     nested: set[int] = field(default_factory=set)
     checks: dict[int, tuple[Key, int]] = field(default_factory=dict)
@@ -85,6 +87,10 @@ class Schedule:
     extras: dict[int, tuple[Key, ...]] = field(default_factory=dict)
     again: list[list[int]] = field(default_factory=list)
     lists: ListUse = field(default_factory=ListUse)
+
+    def lines_of(self, item: int) -> tuple[int, ...]:
+        """The positions of the lines whose work an item does, in order."""
+        return self.together.get(item, (self.lines[item],))
 
     def storage_key(self, storage: VariableStorage) -> Variable:
         """The key of a variable's memory."""
@@ -224,6 +230,7 @@ class _Maker:
         if call is not None:
             step, inputs, extras, outputs = call.step, call.inputs, call.extras, call.outputs
             position, line = call.line, self.schedule.program.lines[call.line]
+            self.schedule.together[len(self.schedule.items)] = call.lines
         else:
             items = self._loops(line) if native else None
             alone = native and items is None and line.op.type != "AddN"  # a library adds only what it multiplies itself

@@ -177,7 +177,7 @@ class StepSource:
         if run.kind == "compute":
             items = f"[{', '.join(map(self._item, block.slots))}]"
             in_slices = f"run{number}, {items}, context.arena, constants, context.tables[{table}], where{number}"
-            self.namespace[f"begins{number}"] = tuple(tuple(started + n for n in unit.begins) for unit in run.units)
+            self.namespace[f"begins{number}"] = tuple(started + (unit.begins or 0) for unit in run.units)
             followed = f"followed(hook, begins{number}, {in_slices}, context.stores)"
             if driver.is_sliced:
                 return f"slices({in_slices}, context.stores)", followed

@@ -352,7 +352,7 @@ def stops_in(units: Sequence[Unit], size_of: Callable[[Any], int], slice_nanosec
       size_of: gives the bytes of a memory.
       slice_nanoseconds: how long it should take at most between two pauses.
     """
-    places = [position for position, unit in enumerate(units) if unit.begins]
+    places = [position for position, unit in enumerate(units) if unit.begins is not None]
     ends = [*places[1:], len(units)][: len(places)]
     costs = [estimate(units[place:end], size_of) for place, end in zip(places, ends, strict=True)]
     is_short = sum(costs) <= slice_nanoseconds

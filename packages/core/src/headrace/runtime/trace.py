@@ -115,7 +115,7 @@ class SegmentRecord:
         """
         return [
             OpRecord(step, group[0].name, _group_type(group), start, end, tuple(op.name for op in group))
-            for group, start, end in zip(self.groups, self.starts_ns, self.ends_ns, strict=True)
+            for group, start, end in zip(map(_once, self.groups), self.starts_ns, self.ends_ns, strict=True)
         ]
 
 
@@ -202,6 +202,11 @@ def _segment_name(operations: Sequence[Operation]) -> str:
     return f"{operations[0].type} '{operations[0].name}'{more}"
 
 
+def _once(operations: Sequence[Operation]) -> Sequence[Operation]:
+    """Each operation once: one may be computed in several pieces."""
+    return tuple(dict.fromkeys(operations))
+
+
 def _group_type(operations: Sequence[Operation]) -> str:
     """The types of the first operations of a group, and how many more there are."""
     shown = [op.type for op in operations[:_SHOWN_TYPES]]
@@ -218,7 +223,8 @@ class StepRecord:
       backend: the name of the backend that ran it.
       operations: all operations of its plan, with concrete shapes where they are known; the same object for every step
         of a plan.
-      kernels: for each operation what computed it; empty where the backend does not say.
+      kernels: for each operation what computed it, an empty name for one that was only computed as a part of others and
+        never written; no names where the backend does not say.
       positions: which of the operations started, as positions in `operations`, in order.
       starts_ns: when each of those started.
       ends_ns: when each of those ended; several may run at once.
