@@ -151,6 +151,16 @@ def test_a_second_rule_for_a_type_is_refused() -> None:
             lambda r: dataclasses.replace(r, loops=(Loop(r.loops[0].axes, stores=(_stored(r, "add"),)),)),
             "'add' has 0 operands",
         ),
+        (
+            lambda r: dataclasses.replace(
+                r, loops=(Loop(r.loops[0].axes, stores=(_stored(r, "position", Access(0, ((7, 1),))),)),)
+            ),
+            "a position uses axis 7 outside its loop",
+        ),
+        (
+            lambda r: dataclasses.replace(r, loops=(Loop(r.loops[0].axes, stores=(_of_numbers("philox"),)),)),
+            "a philox of float32, float32, float32, float32 gives float32",
+        ),
     ],
 )
 def test_a_broken_region_is_found(change: object, fault: str) -> None:
@@ -163,6 +173,10 @@ def test_a_broken_region_is_found(change: object, fault: str) -> None:
 
 def _stored(region: Region, op: str, payload: object = None) -> Store:
     return Store(0, Access(0, ((0, 10), (1, 1))), Expr(op, float32, (), payload))
+
+
+def _of_numbers(op: str) -> Store:
+    return Store(0, Access(0, ((0, 10), (1, 1))), Expr(op, float32, (Expr("const", float32, (), 1.0),) * 4))
 
 
 def test_pieces_are_written_to_their_places() -> None:

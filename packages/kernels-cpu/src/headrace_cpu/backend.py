@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headrace import Graph, config
 from headrace.interfaces import INTERFACE_VERSION, Functions, Resources
+from headrace.passes import draws
 from headrace.plan import Program, available_threads
 
 if TYPE_CHECKING:
@@ -57,7 +59,8 @@ class CpuBackend:
         library = onednn()
         if library is not None:
             library.use_threads(library_threads)
-        program = separated(Program.of(segment, resources, functions))
+        drawn = segment if os.environ.get("HEADRACE_NATIVE_DRAWS") == "off" else draws(segment)
+        program = separated(Program.of(drawn, resources, functions))
         nesting = Nesting(functions, resources, primitive_call)
         lists = nesting.lists(program)
         assert lists is not None, "none was given"

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from headrace.loops.ir import Access, Accumulate, Axis, Expr, Loop, Region, Store
+from headrace.loops.ir import Access, Accumulate, Axis, Expr, Loop, Region, Store, in_order
 from headrace.types import bool as boolean
+from headrace_cpu.philox import write_blocks, write_words
 from headrace_cpu.reductions import Accumulator, start_accumulator
 from headrace_cpu.scalars import cast, computed, constant
 from headrace_cpu.text import Text, compute_type, storage_type
@@ -290,13 +291,19 @@ class _Printer:
 
     def _address(self, buffer: int, access: Access) -> str:
         """The place of lane 0."""
+        element = storage_type(self.region.buffers[buffer].dtype)
+        return self.text.put(
+            f"getelementptr inbounds {element}, ptr {self.pointers[buffer]}, i64 {self._offset(access)}"
+        )
+
+    def _offset(self, access: Access) -> str:
+        """How many elements lane 0 is from the start."""
         t = self.text
         offset = str(access.constant)
         for axis, factor in access.terms:
             moved = self.index[axis] if factor == 1 else t.put(f"mul i64 {self.index[axis]}, {factor}")
             offset = moved if offset == "0" else t.put(f"add i64 {offset}, {moved}")
-        element = storage_type(self.region.buffers[buffer].dtype)
-        return t.put(f"getelementptr inbounds {element}, ptr {self.pointers[buffer]}, i64 {offset}")
+        return offset
 
     def _lane_addresses(self, address: str, element: str, step: int) -> str:
         t = self.text
@@ -308,7 +315,7 @@ class _Printer:
         dtype = self.region.buffers[buffer].dtype
         element, align = storage_type(dtype), max(dtype.size, 1)
         address = self._address(buffer, access)
-        step = 0 if self.vector_axis is None else access.coefficient(self.vector_axis)
+        step = self._step(access)
         if t.lanes == 1 or step == 0:
             lanes, t.lanes = t.lanes, 1
             scalar = t.put(f"load {element}, ptr {address}, align {align}")
@@ -342,7 +349,7 @@ class _Printer:
         if dtype is boolean:
             value = t.put(f"zext {t.type('i1')} {value} to {t.type('i8')}")
         address = self._address(store.buffer, store.access)
-        step = 0 if self.vector_axis is None else store.access.coefficient(self.vector_axis)
+        step = self._step(store.access)
         if t.lanes == 1 or (step == 1 and self.mask is None):
             t.line(f"store {t.type(element)} {value}, ptr {address}, align {align}")
             return
@@ -381,6 +388,10 @@ class _Printer:
             number: int = expr.payload
             value = t.splat(self.index[number], "i64")
             return t.two("add", value, self._lane_numbers(), "i64") if number == self.vector_axis else value
+        if op == "position":
+            return self._position(expr.payload)
+        if op == "philox":
+            return self._random_words(expr, args)
         if op == "local":
             local: int = expr.payload
             return self.columns[local] if local in self.columns else t.splat(self.locals[local], compute_type(dtype))
@@ -391,3 +402,47 @@ class _Printer:
         if op == "cast":
             return cast(t, args[0], expr.args[0].dtype, dtype)
         return computed(t, op, args, expr.args[0].dtype, dtype)
+
+    def _step(self, access: Access) -> int:
+        """How many elements it is from lane to lane."""
+        return 0 if self.vector_axis is None else access.coefficient(self.vector_axis)
+
+    def _position(self, access: Access) -> str:
+        t, step = self.text, self._step(access)
+        first = t.splat(self._offset(access), "i64")
+        if t.lanes == 1 or not step:
+            return first
+        return t.two("add", first, "<" + ", ".join(f"i64 {lane * step}" for lane in range(t.lanes)) + ">", "i64")
+
+    def _random_words(self, expr: Expr, args: list[str]) -> str:
+        """Whole blocks where the numbers of a vector begin with a block, and the same stream is for all of them."""
+        t = self.text
+        number = expr.args[3]
+        if t.lanes % 4 == 0 and number.op == "position" and all(map(self._is_even, expr.args[:3])):
+            access: Access = number.payload
+            others = [factor for axis, factor in access.terms if axis != self.vector_axis]
+            if self._step(access) == 1 and not any(part % 4 for part in (access.constant, *others)):
+                symbol, body = write_blocks(t.lanes)
+                state = [t.put(f"extractelement {t.type('i64')} {arg}, i64 0") for arg in args[:3]]
+                block = t.put(f"lshr i64 {self._offset(access)}, 2")
+                t.functions[symbol] = body
+                given = ", ".join(f"i64 {item}" for item in (*state, block))
+                return t.put(f"call {t.type('i32')} @{symbol}({given})")
+        symbol, body = write_words(t.lanes)
+        t.functions[symbol] = body
+        given = ", ".join(f"{t.type('i64')} {arg}" for arg in args)
+        return t.put(f"call {t.type('i32')} @{symbol}({given})")
+
+    def _is_even(self, root: Expr) -> bool:
+        """True if an expression has the same value in every lane."""
+        return not any(map(self._differs, in_order([root])))
+
+    def _differs(self, expr: Expr) -> bool:
+        """True if what it takes from outside of the expression differs from lane to lane."""
+        if expr.op == "load":
+            return self._step(expr.payload[1]) != 0
+        if expr.op == "position":
+            return self._step(expr.payload) != 0
+        if expr.op == "index":
+            return bool(expr.payload == self.vector_axis)
+        return expr.op == "local" and expr.payload in self.columns

@@ -24,7 +24,7 @@ def prints(op: str, dtype: DType) -> bool:
     """True if this printer has an operator for operands of a dtype."""
     if dtype.kind not in ("float", "int", "uint", "bool"):
         return False
-    if op in ("const", "index", "load", "local", "select", "cast", "eq", "ne"):
+    if op in ("const", "index", "load", "local", "philox", "position", "select", "cast", "eq", "ne"):
         return True
     if dtype is boolean:
         return op in ("and", "or", "xor", "not")

@@ -467,7 +467,7 @@ def _uniform(value: Any) -> int | float | bool | None:
 
 
 def _printed(value: Value) -> bool:
-    if value.op in ("input", "view", "index", "const"):
+    if value.op in ("input", "view", "index", "position", "const"):
         return True
     if value.op == "reduce":
         return value.payload[0] in ("sum", "prod", "max", "min", "any", "all")
@@ -502,7 +502,9 @@ def _dependencies(schedule: Schedule) -> list[set[int]]:
 
 
 def _ordered(schedule: Schedule) -> list[tuple[str, list[int]]]:
-    """Runs of groups, as few as possible: what computes first, then what needs NumPy, then variables, then what waits.
+    """Runs of groups, as few as possible: what computes, then what needs NumPy, then variables, then what waits.
+
+    Before all of these come looks at streams of random numbers, which wait for nothing.
 
     Variables are updated in runs of their own, so that their locks are held no longer than that takes. They come last,
     so that there are few of these; but where the gradients that wait for them are large, they come when these are
@@ -514,7 +516,7 @@ def _ordered(schedule: Schedule) -> list[tuple[str, list[int]]]:
         for other in needed:
             after[other].add(number)
     missing = [len(needed) for needed in before]
-    ready: dict[str, list[int]] = {name: [] for name in ("compute", "host", "update", "wait")}
+    ready: dict[str, list[int]] = {name: [] for name in ("draw", "compute", "host", "update", "wait")}
     kinds = [_kind(schedule, group) for group in schedule.groups]
     kept = [_values_bytes(schedule, group) for group in schedule.groups]
     for number, count in enumerate(missing):
@@ -535,7 +537,7 @@ def _ordered(schedule: Schedule) -> list[tuple[str, list[int]]]:
                 missing[other] -= 1
                 if not missing[other]:
                     ready[kinds[other]].append(other)
-        if kind in ("host", "wait"):
+        if kind in ("draw", "host", "wait"):
             order += [("host", [number]) for number in run]
         else:
             order.append((kind, run))
@@ -550,5 +552,6 @@ def _values_bytes(schedule: Schedule, group: Group) -> int:
 def _kind(schedule: Schedule, group: Group) -> str:
     first = group.items[0]
     if not schedule.items[first].has_loops and first not in schedule.library:
-        return "wait" if schedule.program.lines[schedule.lines[first]].op.blocks else "host"
+        op = schedule.program.lines[schedule.lines[first]].op
+        return "wait" if op.blocks else "draw" if op.type == "_NextRandom" else "host"
     return "update" if any(isinstance(key, tuple) for key in group.writes) else "compute"

@@ -60,7 +60,9 @@ PAUSED, GROW = -2, -3
 """The answers of a function that wants to be called again."""
 SERIAL_NANOSECONDS = 15_000
 """Work below which waking other threads costs more than it saves."""
-COSTLY = frozenset({"exp", "log", "log1p", "expm1", "tanh", "sigmoid", "erf", "sin", "cos", "div", "sqrt", "rsqrt"})
+COSTLY = frozenset(
+    {"cos", "div", "erf", "exp", "expm1", "log", "log1p", "philox", "pow", "rsqrt", "sigmoid", "sin", "sqrt", "tanh"}
+)
 
 WriteNested = Callable[["Module", Text, Unit, Sequence[str]], str]
 """Writes a call of what a unit that contains blocks does; gives the register of its answer."""

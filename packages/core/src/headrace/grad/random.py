@@ -13,6 +13,7 @@ for _op_type in ("RandomUniform", "RandomStandardNormal", "TruncatedNormal"):
         _op_type, "its only input is a shape; scale and shift its result to get a derivative to mean and deviation"
     )
 
+no_gradient("_NextRandom", "its results are the state of a generator")
 no_gradient("RandomUniformInt", "its inputs and its result are integers")
 no_gradient("RandomShuffle", "it does not say which order it drew; gather by a shuffled hr.range is differentiable")
 no_gradient("Multinomial", "its result is integers")

@@ -45,6 +45,13 @@ _register_float("RandomStandardNormal", distributions.normal)
 _register_float("TruncatedNormal", distributions.truncated_normal)
 
 
+@register_kernel("_NextRandom")
+def _next_random(op: OpContext) -> tuple[Array, Array]:
+    state = _reserve(op, op.attr("count") * RESERVED_BLOCKS_PER_ELEMENT)
+    halves = state.counter & (2**64 - 1), state.counter >> 64
+    return np.array([state.key], np.uint64), np.array(halves, np.uint64)
+
+
 @register_kernel("RandomUniformInt", takes_out=True)
 def _uniform_int(op: OpContext, shape: Array, minval: Array, maxval: Array, out: Out = None) -> Array:
     sizes = requested_shape(op, shape)

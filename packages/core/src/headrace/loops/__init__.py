@@ -48,6 +48,7 @@ from headrace.loops.functions import (
 from headrace.loops.registry import LoopContext, register_loops
 from headrace.loops.rules import elementwise as _elementwise  # noqa: F401  # registers the rules
 from headrace.loops.rules import pieces as _pieces  # noqa: F401
+from headrace.loops.rules import random as _random  # noqa: F401
 from headrace.loops.rules import rows as _rows  # noqa: F401
 from headrace.loops.rules import updates as _updates  # noqa: F401
 from headrace.loops.rules import windows as _windows  # noqa: F401

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.loops.value import Piece, Scalar, Value, broadcast, map_values
-from headrace.types import DType, int64
+from headrace.types import DType, int64, uint32
 from headrace.types import bool as boolean
 
 __all__ = [
@@ -34,6 +34,8 @@ __all__ = [
     "min",
     "minimum",
     "not_equal",
+    "philox",
+    "position",
     "prod",
     "rint",
     "rsqrt",
@@ -182,6 +184,25 @@ def cast(x: Value, dtype: DType) -> Value:
 def index(shape: Sequence[int], axis: int) -> Value:
     """The int64 position of each element of `shape` along an axis."""
     return Value("index", int64, tuple(shape), (), axis % len(shape))
+
+
+def position(shape: Sequence[int], step: int = 1, start: int = 0) -> Value:
+    """The int64 number of each element of `shape` in the order of memory, times `step`, plus `start`."""
+    return Value("position", int64, tuple(shape), (), (step, start))
+
+
+def philox(key: Value, low: Value, high: Value, number: Value) -> Value:
+    """Words of a stream of Philox4x32-10, uint32, each of which depends on its own number only.
+
+    Args:
+      key: uint64, which stream.
+      low: uint64, the lower half of the counter of the block whose words have the numbers 0 to 3.
+      high: uint64, the upper half.
+      number: int64, which word; not negative.
+    Source: J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+    """
+    shape = broadcast(key.shape, low.shape, high.shape, number.shape)
+    return Value("philox", uint32, shape, (key, low, high, number))
 
 
 def _reduce(op: str, x: Value, axis: Axes, keepdims: bool) -> Value:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from headrace.kernels.philox import PhiloxState, philox_planes
 from headrace.loops.ir import Access, Accumulate, Expr, Loop, Region, in_order
 from headrace.types import Array, DType, bfloat16, float16, float32
 
@@ -34,6 +35,21 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 _REDUCTIONS: dict[str, Callable[..., Any]] = {
     "all": np.all, "any": np.any, "max": np.max, "min": np.min, "prod": np.prod, "sum": np.sum,
 }  # fmt: skip
+
+
+def _words(key: Array, low: Array, high: Array, number: Array) -> Array:
+    """The word of each number in the stream that begins at a state; states are few, so each is taken at once."""
+    key, low, high, number = np.broadcast_arrays(key, low, high, number)
+    states, stream = np.unique(np.stack([key, low, high]).reshape(3, -1), axis=1, return_inverse=True)
+    result = np.empty(number.size, np.uint32)
+    flat = number.reshape(-1)
+    for position, (own_key, own_low, own_high) in enumerate(states.T.tolist()):
+        own = np.flatnonzero(stream.reshape(-1) == position)
+        blocks = (flat[own] // 4).astype(np.uint64)
+        even, odd = philox_planes(PhiloxState(own_key, own_low | own_high << 64), blocks)
+        words = np.stack([even[0], odd[0], even[1], odd[1]])
+        result[own] = words[flat[own] % 4, np.arange(own.size)]
+    return result.reshape(number.shape)
 
 
 def run_region(region: Region, buffers: Sequence[Array]) -> None:
@@ -101,6 +117,10 @@ def _evaluated(
             result: Any = np.asarray(expr.payload).astype(expr.dtype.array_type)
         elif expr.op == "index":
             result = np.asarray(index[expr.payload])
+        elif expr.op == "position":
+            result = np.asarray(_place(expr.payload, index))
+        elif expr.op == "philox":
+            result = _words(*args)
         elif expr.op == "local":
             result = locals_[expr.payload]
         elif expr.op == "load":

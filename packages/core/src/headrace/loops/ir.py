@@ -68,10 +68,12 @@ class Expr:
     """A typed scalar; equal ones are one object within a region (see `Builder`).
 
     Attributes:
-      op: const, index, load, local, select, cast, or one of UNARY, BINARY, COMPARISONS.
+      op: const, index, position, load, local, select, cast, philox, or one of UNARY, BINARY, COMPARISONS.
       dtype: the type of the value.
-      args: the operands; select takes (condition, then, else).
-      payload: const: the number; index: the axis; load: (buffer number, Access); local: its number.
+      args: the operands; select takes (condition, then, else), philox (key, low and high half of the counter, number):
+        the word of that number in the stream that begins there (see `headrace.kernels.philox`).
+      payload: const: the number; index: the axis; position: an Access, whose int64 place is the value; load: (buffer
+        number, Access); local: its number.
     """
 
     op: str

@@ -32,7 +32,7 @@ SPLIT = 32768
 ROW_BYTES = 1 << 17
 """Bytes of row buffers that one outer point may have: they live on the stack and should stay in the second cache."""
 COSTLY = frozenset(
-    {"cos", "erf", "exp", "expm1", "log", "log1p", "pow", "rsqrt", "sigmoid", "sin", "sqrt", "tanh", "div"}
+    {"cos", "div", "erf", "exp", "expm1", "log", "log1p", "philox", "pow", "rsqrt", "sigmoid", "sin", "sqrt", "tanh"}
 )
 """Operators that cost more than reading their result from a cache."""
 
@@ -139,6 +139,8 @@ class _Lowering:
             return make("const", value.dtype, (), value.payload)
         if value.op == "index":
             return self._index(index[value.payload])
+        if value.op == "position":
+            return make("position", int64, (), moved(flat_access(value.shape, index), *value.payload))
         if value.op == "view":
             inner = tuple(
                 ZERO if own is None else scaled(index[own], step, start) for own, step, start in value.payload
@@ -183,6 +185,11 @@ def flat_access(shape: Sequence[int], index: Sequence[Form]) -> Access:
             terms[axis] = terms.get(axis, 0) + factor * stride
         stride *= size
     return Access(constant, tuple(sorted((axis, factor) for axis, factor in terms.items() if factor)))
+
+
+def moved(access: Access, step: int, start: int) -> Access:
+    """step * access + start."""
+    return Access(access.constant * step + start, tuple((axis, factor * step) for axis, factor in access.terms))
 
 
 def scaled(form: Form, step: int, start: int) -> Form:
@@ -373,35 +380,47 @@ def _repeated(roots: Sequence[Expr], seen: Mapping[int, int], kept: Mapping[int,
 
 def _is_costly(expr: Expr) -> bool:
     ops = {part.op for part in in_order([expr])}
-    return bool(ops & COSTLY) and bool(ops & {"load", "index"})
+    return bool(ops & COSTLY) and bool(ops & {"load", "index", "position"})
 
 
 def _values(loop: Loop) -> list[Expr]:
     return [item.value for item in loop.accumulates] + [store.value for store in (*loop.stores, *loop.after)]
 
 
+def _every(loops: Sequence[Loop]) -> list[Expr]:
+    return in_order([value for loop in loops for value in _values(loop)])
+
+
 def _loads(loops: Sequence[Loop]) -> list[tuple[int, Access]]:
-    return [
-        expr.payload for expr in in_order([value for loop in loops for value in _values(loop)]) if expr.op == "load"
-    ]
+    return [expr.payload for expr in _every(loops) if expr.op == "load"]
 
 
 def _changed(
     builder: Builder,
     loop: Loop,
     change: Callable[[Expr], Expr | None],
-    place: Callable[[int, Access], tuple[int, Access]] | None = None,
+    place: Callable[[Access], Access] | None = None,
+    buffers: Mapping[int, int] | None = None,
 ) -> Loop:
-    """A loop with its expressions rewritten, and the places of its loads and stores too."""
+    """A loop with its expressions rewritten, and where it reads and writes: places, and the numbers of buffers."""
+
+    def access_of(access: Access) -> Access:
+        return access if place is None else place(access)
+
+    def buffer_of(number: int) -> int:
+        return number if buffers is None else buffers[number]
 
     def full(expr: Expr) -> Expr | None:
-        if place is not None and expr.op == "load":
-            return builder.make("load", expr.dtype, (), place(*expr.payload))
+        if expr.op == "load":
+            buffer, access = expr.payload
+            kept = change(expr)
+            return kept or builder.make("load", expr.dtype, (), (buffer_of(buffer), access_of(access)))
+        if expr.op == "position":
+            return builder.make("position", expr.dtype, (), access_of(expr.payload))
         return change(expr)
 
     def store(item: Store) -> Store:
-        buffer, access = (item.buffer, item.access) if place is None else place(item.buffer, item.access)
-        return Store(buffer, access, builder.rewritten(item.value, full))
+        return Store(buffer_of(item.buffer), access_of(item.access), builder.rewritten(item.value, full))
 
     return replace(
         loop,
@@ -439,7 +458,8 @@ class _Nest:
         self.extents = dict(enumerate(self.state.space))
         places = [access for _, access in _loads(self.loops)]
         places += [store.access for loop in self.loops for store in (*loop.stores, *loop.after)]
-        every = in_order([value for loop in self.loops for value in _values(loop)])
+        every = _every(self.loops)
+        places += [expr.payload for expr in every if expr.op == "position"]
         fixed = {expr.payload for expr in every if expr.op == "index"}
         gone: set[object] = set()
         for axes in (self.outer, self.inner):
@@ -459,8 +479,8 @@ class _Nest:
                 gone.discard(axes[-1])
             axes[:] = left
 
-        def place(buffer: int, access: Access) -> tuple[int, Access]:
-            return buffer, Access(access.constant, tuple(term for term in access.terms if term[0] not in gone))
+        def place(access: Access) -> Access:
+            return Access(access.constant, tuple(term for term in access.terms if term[0] not in gone))
 
         loops = [_changed(self.state.builder, loop, _same, place) for loop in self.loops]
         self.loops = [replace(loop, axes=self._axes() if loop.axes else ()) for loop in loops]
@@ -523,18 +543,18 @@ class _Nest:
             for axis in reversed(self.outer):
                 terms.append((axis, stride))
                 stride *= self.extents[axis]
-            place = Access(0, tuple(sorted(terms)))
-            partials.append(Store(number, place, state.builder.make("local", item.value.dtype, (), item.local)))
-            totals.append(replace(item, value=state.builder.make("load", item.value.dtype, (), (number, place))))
+            access = Access(0, tuple(sorted(terms)))
+            partials.append(Store(number, access, state.builder.make("local", item.value.dtype, (), item.local)))
+            totals.append(replace(item, value=state.builder.make("load", item.value.dtype, (), (number, access))))
         extents = {**self.extents, piece: pieces}
         axes = tuple(Axis(cut, size, piece, self.extents[cut]) if axis == cut else Axis(axis, self.extents[axis])
                      for axis in self.inner)  # fmt: skip
 
-        def place_of(buffer: int, access: Access) -> tuple[int, Access]:
+        def place(access: Access) -> Access:
             factor = access.coefficient(cut)
-            return buffer, Access(access.constant, (*access.terms, (piece, factor * size)) if factor else access.terms)
+            return Access(access.constant, (*access.terms, (piece, factor * size)) if factor else access.terms)
 
-        head = replace(_changed(state.builder, replace(main, after=()), _same, place_of), axes=axes)
+        head = replace(_changed(state.builder, replace(main, after=()), _same, place), axes=axes)
         if self.form == "columns":
             parts = [replace(head, after=tuple(partials))]
         else:
@@ -562,11 +582,11 @@ class _Nest:
         used = sorted(written | {buffer for buffer, _ in reads}, key=lambda item: (kinds[item].role == "row", item))
         places = {old: new for new, old in enumerate(used)}
 
-        def place(buffer: int, access: Access) -> tuple[int, Access]:
+        def place(access: Access) -> Access:
             terms = [(numbers[axis], factor) for axis, factor in access.terms]
             if tile is not None and access.coefficient(tile[0]):
                 terms.append((pieces, access.coefficient(tile[0]) * tile[1]))
-            return places[buffer], Access(access.constant, tuple(sorted(terms)))
+            return Access(access.constant, tuple(sorted(terms)))
 
         def index(expr: Expr) -> Expr | None:
             if expr.op != "index":
@@ -583,7 +603,8 @@ class _Nest:
             return replace(item, number=numbers[item.number], outer=None if item.outer is None else numbers[item.outer])
 
         loops = tuple(
-            replace(_changed(builder, loop, index, place), axes=tuple(map(axis, loop.axes))) for loop in self.loops
+            replace(_changed(builder, loop, index, place, places), axes=tuple(map(axis, loop.axes)))
+            for loop in self.loops
         )
         buffers = tuple(
             replace(kinds[old], role="in" if kinds[old].role == "out" and old not in written else kinds[old].role)

@@ -59,6 +59,8 @@ def _named(root: Expr, names: dict[int, str], lines: list[str]) -> str:
             names[id(expr)] = f"{expr.dtype}({expr.payload!r})"
         elif expr.op == "index":
             names[id(expr)] = f"i{expr.payload}"
+        elif expr.op == "position":
+            names[id(expr)] = f"({_place(expr.payload)})"
         elif expr.op == "local":
             names[id(expr)] = f"local{expr.payload}"
         else:

@@ -33,13 +33,14 @@ class Value:
     """One tensor of a loop rule.
 
     Attributes:
-      op: input, const, index, view, reduce, assemble, cast, select or an operator of the loop IR.
+      op: input, const, index, position, view, reduce, assemble, cast, select or an operator of the loop IR.
       dtype: the element type.
       shape: concrete sizes.
       args: the values it is made of.
-      payload: input: what it stands for; const: the number; index: the axis; reduce: (operation, axes), reduced axes
-        are kept with size 1; assemble: (the places of `args`, what stands elsewhere or None); view: for each axis of
-        `args[0]` (own axis or None, step, start).
+      payload: input: what it stands for; const: the number; index: the axis; position: (step, start), of the number of
+        an element in the order of memory; reduce: (operation, axes), reduced axes are kept with size 1; assemble: (the
+        places of `args`, what stands elsewhere or None); view: for each axis of `args[0]` (own axis or None, step,
+        start).
     """
 
     op: str

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from headrace.errors import InternalError
 from headrace.loops.ir import BINARY, COMPARISONS, REDUCTIONS, UNARY, Access, Axis, Expr, Loop, Region, in_order
 from headrace.types import bool as boolean
+from headrace.types import int64, uint32, uint64
 
 __all__ = ["verify_region"]
 
 _ARITY = {
-    "const": 0, "index": 0, "load": 0, "local": 0, "cast": 1, "select": 3,
+    "const": 0, "index": 0, "position": 0, "load": 0, "local": 0, "cast": 1, "select": 3, "philox": 4,
     **dict.fromkeys(UNARY, 1), **dict.fromkeys((*BINARY, *COMPARISONS), 2),
 }  # fmt: skip
 
@@ -114,6 +115,13 @@ def _expr_faults(region: Region, loop: Loop, root: Expr, axes: set[int], known: 
             yield f"local {expr.payload} is used before it is reduced"
         elif expr.op == "index" and expr.payload not in axes:
             yield f"the index of axis {expr.payload} is used outside its loop"
+        elif expr.op == "position":
+            outside = [axis for axis, _ in expr.payload.terms if axis not in axes]
+            if outside:
+                yield f"a position uses axis {outside[0]} outside its loop"
+        elif expr.op == "philox":
+            if (expr.dtype, *(arg.dtype for arg in expr.args)) != (uint32, uint64, uint64, uint64, int64):
+                yield f"a philox of {', '.join(str(arg.dtype) for arg in expr.args)} gives {expr.dtype}"
         elif expr.op in (*UNARY, *BINARY, *COMPARISONS):
             yield from _dtype_faults(expr)
         elif expr.op == "select" and (

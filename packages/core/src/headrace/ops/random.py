@@ -86,6 +86,17 @@ def _random_uniform_shape(op: InferenceContext) -> list[Shape]:
 
 
 @register_op(
+    "_NextRandom",
+    outputs={"key": "uint64", "counter": "uint64"},
+    attrs={**_SEEDS, "count": attr.int()},
+    stateful=True,
+)
+def _next_random_shape(op: InferenceContext) -> list[Shape]:
+    """Key `[1]` and counter `[2]` of the next `count` numbers of a stream, which moves on; passes add it."""
+    return [Shape([1]), Shape([2])]
+
+
+@register_op(
     "RandomStandardNormal",
     inputs={"shape": "T"},
     outputs={"output": "dtype"},
