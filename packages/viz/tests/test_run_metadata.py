@@ -12,14 +12,22 @@ from headrace_viz.run_metadata import run_metadata
 
 
 def _trace(graph: hr.Graph, *runs: tuple[str, int, int]) -> Any:
-    names = [operation.name for operation in graph.operations]
-    step = SimpleNamespace(
-        operations=graph.operations,
-        positions=[names.index(name) for name, _, _ in runs],
+    named = {operation.name: operation for operation in graph.operations}
+    segment = SimpleNamespace(
+        groups=[[named[name] for name in names.split()] for names, _, _ in runs],
         starts_ns=[start for _, start, _ in runs],
         ends_ns=[end for _, _, end in runs],
     )
-    return SimpleNamespace(steps=[step])
+    kernels = ["" if operation.name == "part" else "own" for operation in graph.operations]
+    return SimpleNamespace(steps=[SimpleNamespace(operations=graph.operations, kernels=kernels, segments=[segment])])
+
+
+def test_a_group_has_its_time_at_the_first_operation_that_is_not_only_a_part_of_others() -> None:
+    with hr.Graph().as_default() as graph:
+        hr.identity(hr.identity(hr.constant(1.0, name="part"), name="a"), name="b")
+    (device,) = run_metadata(_trace(graph, ("part a b", 10_000, 13_000), ("part", 13_000, 14_000))).step_stats.dev_stats
+    times = {node.node_name: node.all_end_rel_micros for node in device.node_stats}
+    assert times == {"a": 3, "part": 1}
 
 
 def test_times_of_one_operation_are_added_up() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import threading
 import time
@@ -287,13 +288,28 @@ def test_the_members_of_a_group_are_named() -> None:
     step = _grouped_step()
     alone, group = step.op_records()
     assert (alone.name, alone.type, alone.names) == ("a", "Exp", ("a",))
-    assert (group.name, group.type, group.names) == ("b", "Exp + Exp + Exp + 1 more", ("b", "c", "d", "e"))
+    assert (group.name, group.type, group.names) == ("b", "Exp x4", ("b", "c", "d", "e"))
     assert [len(operations) for operations in step.segments[0].groups] == [1, 4]
     trace = hr.Trace()
     trace.add(step)
     slices = [event for event in trace.chrome_trace()["traceEvents"] if event.get("cat") == "operation"]
     assert [event["args"].get("operations") for event in slices] == [None, ["b", "c", "d", "e"]]
-    assert "Exp + Exp + Exp + 1 more" in trace.summary()
+    assert "Exp x4" in trace.summary()
+
+
+def test_a_group_is_called_by_its_first_types_and_one_in_several_pieces_counts_once() -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [], name="x")
+        for op_type in ("Exp", "Tanh", "Exp", "Sqrt", "Sin", "Sqrt", "Cos"):
+            x = hr.apply_op(op_type, x)
+    segment = dataclasses.replace(
+        _grouped_step().segments[0],
+        operations=[*graph.operations[1:], graph.operations[1]],
+        positions=[0],
+        starts_ns=[5],
+    )
+    (record,) = segment.op_records(1)
+    assert (record.type, len(record.names)) == ("Exp x2 + Tanh + Sqrt x2 + 2 more", 7)
 
 
 def test_of_a_group_that_fails_one_operation_is_known() -> None:

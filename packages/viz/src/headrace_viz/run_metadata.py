@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -26,7 +27,7 @@ def run_metadata(trace: hr.Trace, *, scoped: bool = False) -> RunMetadata:
     """Return the compute time and memory of every operation that the trace saw, summed over its steps.
 
     TensorBoard takes one record for each operation, so the times of several runs of one are added up. What a backend
-    runs as a whole has its time at its first operation.
+    runs as a whole has its time at the first operation that is not only a part of others.
 
     Args:
       trace: of `session.run(..., trace=trace)`.
@@ -45,13 +46,11 @@ def run_metadata(trace: hr.Trace, *, scoped: bool = False) -> RunMetadata:
     """
     operations: dict[str, hr.Operation] = {}
     spans: dict[str, tuple[int, int]] = {}
-    for step in trace.steps:
-        for position, begin, end in zip(step.positions, step.starts_ns, step.ends_ns, strict=True):
-            operation = step.operations[position]
-            name = f"{device_scope(operation.device)}/{operation.name}" if scoped else operation.name
-            operations.setdefault(name, operation)
-            start, spent = spans.get(name, (begin, 0))
-            spans[name] = min(start, begin), spent + end - begin
+    for operation, begin, end in _runs(trace):
+        name = f"{device_scope(operation.device)}/{operation.name}" if scoped else operation.name
+        operations.setdefault(name, operation)
+        start, spent = spans.get(name, (begin, 0))
+        spans[name] = min(start, begin), spent + end - begin
     devices: dict[str, DeviceStepStats] = {}
     for name, (start, spent) in spans.items():
         operation = operations[name]
@@ -59,6 +58,15 @@ def run_metadata(trace: hr.Trace, *, scoped: bool = False) -> RunMetadata:
         stats = devices.setdefault(device, DeviceStepStats(device=device))
         stats.node_stats.append(_node_stats(name, start, spent, operation))
     return RunMetadata(step_stats=StepStats(dev_stats=devices.values()))
+
+
+def _runs(trace: hr.Trace) -> Iterator[tuple[hr.Operation, int, int]]:
+    """The operation whose time a run is, its start and its end."""
+    for step in trace.steps:
+        kernels = dict(zip(step.operations, step.kernels, strict=False))
+        for segment in step.segments:
+            for group, start, end in zip(segment.groups, segment.starts_ns, segment.ends_ns, strict=True):
+                yield next((op for op in group if kernels.get(op)), group[0]), start, end
 
 
 def _node_stats(name: str, start_ns: int, spent_ns: int, operation: hr.Operation) -> NodeExecStats:

@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace_viz.profiling.cost import floating_operations, tensor_bytes
+from headrace_viz.profiling.cost import (
+    floating_operations,
+    tensor_bytes,
+    variable_bytes_read,
+    variable_bytes_written,
+)
 
 
 def _flops(build: object) -> int | None:
@@ -50,3 +55,15 @@ def test_bytes_are_elements_times_their_size(dtype: hr.DType, size: int) -> None
         variable = hr.Variable(np.zeros(3, np.float32))
         tensors = [hr.placeholder(dtype, [2, 3]), hr.placeholder(dtype, [])]
         assert tensor_bytes([*tensors, variable.handle]) == 7 * size
+
+
+def test_sums_of_several_and_updates_of_variables() -> None:
+    assert _flops(lambda: hr.add_n([hr.zeros([3, 5])] * 4)) == 3 * 15
+    with hr.Graph().as_default() as graph:
+        variable = hr.Variable(np.zeros((2, 3), np.float32))
+        variable.assign_add(hr.ones([2, 3]))
+        variable.assign(hr.ones([2, 3]))
+    ops = {op.type: op for op in graph.operations}
+    add, put = ops["AssignAddVariableOp"], ops["AssignVariableOp"]
+    assert (floating_operations(add), variable_bytes_read(add), variable_bytes_written(add)) == (6, 24, 24)
+    assert (floating_operations(put), variable_bytes_read(put), variable_bytes_written(put)) == (None, 0, 24)

@@ -58,7 +58,16 @@ def test_the_table_says_it_in_words() -> None:
     assert "2 steps of 1 process, 0.000 ms each; operations take 90.0% of that" in text
     assert "16.7% of the threads' time" in text
     assert "memory: 7.0 MB resident at most, arenas of at most 0.000 MB" in text
-    assert "100.0 GFLOP/s (float32 matrix product), 10.0 GB/s" in text
+    assert "100.0 GFLOP/s in a float32 matrix product, 10.0 GB/s read and written in a copy" in text
+
+
+def test_the_making_of_plans_is_told_apart_from_the_conversion_of_feeds() -> None:
+    first = dataclasses.replace(step(1, 9_000_000, called_ns=1_000_000), is_first=True)
+    text = format_table([timeline(first, step(2, 9_500_000, called_ns=9_000_500))])
+    assert "before the first step of 1 plan 8.000 ms" in text
+    assert "before others 0.499 ms to convert feeds" in text
+    found = totals([timeline(first, step(2, 9_500_000, called_ns=9_000_500))])
+    assert (found.plans, found.plan_ns, found.prepare_ns) == (1, 8_000_000, 8_499_500)
 
 
 def test_what_is_left_out_is_said() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -49,6 +51,100 @@ def test_a_group_has_its_members_and_what_it_reads_and_writes_as_a_whole() -> No
     assert (group.input_bytes, group.output_bytes) == (4 * 8 * 4 + 8 * 2 * 4, 4 * 2 * 4)
     assert group.flops == 2 * 4 * 8 * 2 + 4 * 2  # nobody counts those of tanh
     assert (alone.title, alone.members) == ("exp", ())
+
+
+def _record(build: Callable[[hr.Tensor], Any], *shape: int) -> hr.StepRecord:
+    """A step on the NumPy backend: one run for each operation."""
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, shape, name="x")
+        outputs = build(x)
+    trace = hr.Trace()
+    hr.Session(graph).run(outputs, feeds={x: np.ones(shape, np.float32)}, trace=trace)
+    return trace.steps[0]
+
+
+def _regrouped(record: hr.StepRecord, *groups: str, kernels: Mapping[str, str] | None = None) -> hr.StepRecord:
+    """The same step as a backend records it that runs operations in groups, some of which may be in several.
+
+    Args:
+      record: of a step.
+      groups: the types of each group, separated by blanks.
+      kernels: of operations, by type; "own" for all others.
+    """
+    (segment,) = record.segments
+    of_type = {op.type: op for op in segment.operations}
+    operations = [of_type[name] for group in groups for name in group.split()]
+    sizes = [len(group.split()) for group in groups]
+    positions = [sum(sizes[:number]) for number in range(len(sizes))]
+    starts = [segment.start_ns + number for number in range(len(sizes))]
+    segment = dataclasses.replace(segment, operations=operations, positions=positions, starts_ns=starts)
+    names = [(kernels or {}).get(op.type, "own") for op in operations]
+    return dataclasses.replace(record, operations=operations, kernels=names, segments=[segment])
+
+
+def test_what_is_only_viewed_between_members_of_a_group_stays_inside() -> None:
+    """A backend does not run a reshape; what reads it reads what it views."""
+    record = _record(lambda x: hr.exp(hr.reshape(hr.square(x), [8])) * 2.0, 2, 4)
+    ops, _, _ = traced_steps([_regrouped(record, "Square Exp", "Mul")])
+    assert [(op.type, op.input_bytes, op.output_bytes) for op in ops] == [("Square + Exp", 32, 32), ("Mul", 36, 32)]
+
+
+def test_what_is_only_computed_as_a_part_of_others_is_neither_read_nor_written() -> None:
+    record = _record(lambda x: [hr.exp(hr.nn.relu(hr.square(x))), hr.tanh(hr.nn.relu(hr.square(x)))], 4, 4)
+    ops, _, _ = traced_steps([_regrouped(record, "Square", "Relu Exp", "Tanh", kernels={"Relu": ""})])
+    assert [(op.type, op.kernel, op.input_bytes, op.output_bytes) for op in ops] == [
+        ("Square", "own", 64, 64),
+        ("Relu + Exp", "own", 64, 64),
+        ("Tanh", "own", 64, 64),
+    ]
+    assert ops[1].members == (record_name(record, "Relu"), record_name(record, "Exp"))
+    unnamed = dataclasses.replace(_regrouped(record, "Square", "Relu Exp", "Tanh"), kernels=[])
+    ops, _, _ = traced_steps([unnamed])  # who names nothing says nothing about what is written
+    assert [op.output_bytes for op in ops] == [64, 128, 64]
+
+
+def record_name(record: hr.StepRecord, kind: str) -> str:
+    """The name of the last operation of a type."""
+    return [op.name for op in record.operations if op.type == kind][-1]
+
+
+def test_pieces_of_an_operation_that_follow_each_other_are_one_run() -> None:
+    record = _record(lambda x: hr.exp(hr.square(x)), 8, 4)
+    ops, (found,), _ = traced_steps([_regrouped(record, "Square", "Square", "Exp")])
+    assert [(op.type, op.members, op.flops, op.input_bytes, op.output_bytes) for op in ops] == [
+        ("Square", (), 32, 128, 128),
+        ("Exp", (), None, 128, 128),
+    ]
+    assert [event.op for event in found.events] == [0, 1]
+    assert found.events[0].end_ns == found.events[1].start_ns
+
+
+def test_pieces_of_an_operation_count_once_together() -> None:
+    record = _record(lambda x: hr.exp(hr.square(x)), 8, 4)
+    ops, (found,), _ = traced_steps([_regrouped(record, "Square", "Exp", "Square")])
+    assert [event.op for event in found.events] == [0, 1, 0]
+    assert [(op.flops, op.output_bytes) for op in ops] == [(16, 64), (None, 128)]
+
+
+def test_an_update_reads_and_writes_its_variable() -> None:
+    def build(x: hr.Tensor) -> hr.Tensor:
+        return hr.Variable(np.zeros(6, np.float32), name="v").assign_add(x)
+
+    ops, _, _ = traced_steps([_record(build, 6)])
+    (update,) = (op for op in ops if op.type == "AssignAddVariableOp")
+    assert (update.flops, update.input_bytes, update.output_bytes) == (6, 48, 24)
+
+
+def test_the_first_step_of_each_plan_is_marked() -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [None])
+        y = hr.exp(x)
+    trace = hr.Trace()
+    with hr.Session(graph) as session:
+        for size in (2, 2, 3, 2, 3):
+            session.run(y, feeds={x: np.zeros(size, np.float32)}, trace=trace)
+    _, steps, _ = traced_steps(trace.steps)
+    assert [step.is_first for step in steps] == [True, False, True, False, False]
 
 
 def test_devices_segments_and_transfers_of_a_divided_step() -> None:

@@ -11,6 +11,7 @@ import json
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +32,7 @@ class OpRecord:
     Attributes:
       step: the step's number.
       name: the operation's name; that of the first one of a group.
-      type: its type; of a group the types of the first ones, and how many more there are.
+      type: its type; of a group the first types, such as "Mul x3 + Sum", and how many more operations there are.
       start_ns: when it started, by `time.perf_counter_ns`.
       end_ns: when it ended.
       names: the names of all operations of the group; one where it is no group.
@@ -208,9 +209,10 @@ def _once(operations: Sequence[Operation]) -> Sequence[Operation]:
 
 
 def _group_type(operations: Sequence[Operation]) -> str:
-    """The types of the first operations of a group, and how many more there are."""
-    shown = [op.type for op in operations[:_SHOWN_TYPES]]
-    more = len(operations) - len(shown)
+    """The first types of the operations of a group, each with its number, and how many more operations there are."""
+    counts = list(Counter(op.type for op in operations).items())
+    shown = [name if count == 1 else f"{name} x{count}" for name, count in counts[:_SHOWN_TYPES]]
+    more = sum(count for _, count in counts[_SHOWN_TYPES:])
     return " + ".join(shown + [f"{more} more"] * (more > 0))
 
 

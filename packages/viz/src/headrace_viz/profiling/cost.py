@@ -23,6 +23,9 @@ MOVES_NOTHING = frozenset(
 )
 """Types that hand on memory or its description without touching the values, so that bytes per second mean nothing."""
 
+READ_THROUGH = MOVES_NOTHING - {"Const", "ReadVariableOp", "Shape"} | {"Cast", "EnsureShape", "Snapshot"}
+"""Types that need not run: what reads their output then reads their input, a cast on the way."""
+
 _ONE_PER_OUTPUT = frozenset(
     {
         "Abs",
@@ -64,6 +67,16 @@ def tensor_bytes(tensors: Sequence[hr.Tensor]) -> int | None:
     return total
 
 
+def variable_bytes_read(op: hr.Operation) -> int | None:
+    """Return the bytes of the variable that an operation adds to or takes from; 0 for all others."""
+    return tensor_bytes(op.inputs[1:2]) if op.type in ("AssignAddVariableOp", "AssignSubVariableOp") else 0
+
+
+def variable_bytes_written(op: hr.Operation) -> int | None:
+    """Return the bytes of the variable that an operation assigns; 0 for all others."""
+    return tensor_bytes(op.inputs[1:2]) if op.type == "AssignVariableOp" else variable_bytes_read(op)
+
+
 def floating_operations(op: hr.Operation) -> int | None:
     """Return how many additions and multiplications an operation takes, or None where that is not known.
 
@@ -99,7 +112,19 @@ def _convolution_filter_gradient(op: hr.Operation) -> int | None:
     return _product(_dimensions(op.inputs[2]), _dimensions(op.outputs[0])[:3])
 
 
+def _addition(op: hr.Operation) -> int | None:
+    elements = op.outputs[0].shape.num_elements
+    return None if elements is None else (len(op.inputs) - 1) * elements
+
+
+def _variable_addition(op: hr.Operation) -> int | None:
+    return op.inputs[1].shape.num_elements
+
+
 _RULES: dict[str, Callable[[hr.Operation], int | None]] = {
+    "AddN": _addition,
+    "AssignAddVariableOp": _variable_addition,
+    "AssignSubVariableOp": _variable_addition,
     "BatchMatMul": _matmul,
     "BatchMatMulV2": _matmul,
     "Conv2D": _convolution,

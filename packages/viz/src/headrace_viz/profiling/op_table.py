@@ -43,6 +43,8 @@ class Totals:
       step_ns: from the start of plans to their ends.
       op_ns: of all operations; those of several devices or threads may run at once, so it may be more than `step_ns`.
       prepare_ns: conversion of feeds and making of plans, before plans start.
+      plans: number of plans, each of which has a first step.
+      plan_ns: of `prepare_ns`, what came before these first steps.
       stall_ns: between steps of a thread.
       fed_bytes: bytes of the values that were fed.
       fetched_bytes: bytes of the values that were fetched.
@@ -57,6 +59,8 @@ class Totals:
     step_ns: int
     op_ns: int
     prepare_ns: int
+    plans: int
+    plan_ns: int
     stall_ns: int
     fed_bytes: int
     fetched_bytes: int
@@ -82,6 +86,8 @@ def totals(timelines: Sequence[Timeline]) -> Totals:
         step_ns=sum(step.end_ns - step.start_ns for step in steps),
         op_ns=sum(step.op_ns for step in steps),
         prepare_ns=sum(step.start_ns - step.called_ns for step in steps),
+        plans=sum(step.is_first for step in steps),
+        plan_ns=sum(step.start_ns - step.called_ns for step in steps if step.is_first),
         stall_ns=sum(stall.end_ns - stall.start_ns for timeline in timelines for stall in timeline.stalls()),
         fed_bytes=sum(step.argument_bytes for step in steps),
         fetched_bytes=sum(step.result_bytes for step in steps),
@@ -196,6 +202,10 @@ def _rate_text(rate: float | None, ceiling: float | None) -> str:
     return f"{rate:.2f}" if not ceiling else f"{rate:.2f} ({rate / ceiling:>4.0%})"
 
 
+def _several(number: int, one: str, many: str = "") -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
 def _totals_text(timelines: Sequence[Timeline], ceilings: Ceilings | None) -> list[str]:
     found = totals(timelines)
     if not found.steps:
@@ -204,10 +214,11 @@ def _totals_text(timelines: Sequence[Timeline], ceilings: Ceilings | None) -> li
     together = ", on all devices together" if found.transfers else ""
     together += f"{' and' if together else ','} without waits" if found.op_ns > working_ns else ""
     lines = [
-        f"{found.steps} steps of {len(timelines)} process{'es' if len(timelines) > 1 else ''}, "
+        f"{_several(found.steps, 'step')} of {_several(len(timelines), 'process', 'processes')}, "
         f"{found.step_ns / found.steps / 1e6:.3f} ms each; "
         f"operations take {working_ns / found.step_ns:.1%} of that{together}",
-        f"before steps {found.prepare_ns / 1e6:.3f} ms to convert feeds and make plans; "
+        f"before the first step of {_several(found.plans, 'plan')} {found.plan_ns / 1e6:.3f} ms, which is long where "
+        f"plans are made; before others {(found.prepare_ns - found.plan_ns) / 1e6:.3f} ms to convert feeds",
         f"between steps {found.stall_ns / 1e6:.3f} ms, {found.stall_share:.1%} of the threads' time",
         f"per step {found.fed_bytes / found.steps / 1e6:.3f} MB fed, "
         f"{found.fetched_bytes / found.steps / 1e6:.3f} MB fetched",
@@ -230,8 +241,8 @@ def _totals_text(timelines: Sequence[Timeline], ceilings: Ceilings | None) -> li
         lines.append(f"memory: {peak / 1e6:.1f} MB resident at most, arenas of at most {arena / 1e6:.3f} MB")
     if ceilings is not None:
         lines.append(
-            f"per cent of what this machine does at best: {ceilings.gflops:.1f} GFLOP/s (float32 matrix product), "
-            f"{ceilings.gbytes:.1f} GB/s (copy, read and written)"
+            f"per cent of what this machine does: {ceilings.gflops:.1f} GFLOP/s in a float32 matrix product, "
+            f"{ceilings.gbytes:.1f} GB/s read and written in a copy of memory; bfloat16 and caches may be faster"
         )
     skipped = sum(timeline.skipped_steps for timeline in timelines)
     if skipped:

@@ -5,14 +5,23 @@ Times are nanoseconds of the process's steady clock; `clock.wall_offsets` brings
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import headrace as hr
 from headrace_viz.devices import short_device
 from headrace_viz.profiling.ceilings import Ceilings
 from headrace_viz.profiling.clock import ProcessClock
-from headrace_viz.profiling.cost import MOVES_NOTHING, floating_operations, tensor_bytes
+from headrace_viz.profiling.cost import (
+    MOVES_NOTHING,
+    READ_THROUGH,
+    floating_operations,
+    tensor_bytes,
+    variable_bytes_read,
+    variable_bytes_written,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +30,15 @@ class TracedOp:
 
     Attributes:
       name: its name; that of the first operation of a group.
-      type: its type; of a group the types of the first ones, and how many more there are.
+      type: its type; of a group the first types, and how many more operations there are.
       device: where it ran.
       kernel: what computed it; empty where the backend does not say.
-      input_bytes: bytes of its inputs, or None where they are not known before it runs; what members of a group hand to
-        each other counts as neither input nor output.
-      output_bytes: bytes of its outputs, or None.
-      flops: additions and multiplications it takes, or None; of a group those of the members where they are known.
+      input_bytes: bytes that it reads from memory, or None where they are not known before it runs; what members of a
+        group hand to each other counts as neither input nor output.
+      output_bytes: bytes that it writes to memory, those of variables among them, or None.
+      flops: additions and multiplications it takes, or None; of a group those of the members where they are known. An
+        operation that is computed in several pieces counts in part in each, and one that readers compute again counts
+        once.
       members: the names of the operations of a group; empty for an operation alone.
       waits: it may wait for others, as those do that take from a queue; a transfer tells its waits itself.
     """
@@ -119,6 +130,7 @@ class StepEvent:
 
     Attributes:
       events: the operations that ran, by when they started.
+      is_first: no step of its plan was seen before, so that making the plan may be part of what came before its start.
       segments: what ran as a whole, each on one device and in one thread, by when it started.
       transfers: the tensors that went from one device to another, by when they were sent.
     """
@@ -136,6 +148,7 @@ class StepEvent:
     events: tuple[OpEvent, ...]
     segments: tuple[SegmentEvent, ...] = ()
     transfers: tuple[Transfer, ...] = ()
+    is_first: bool = False
 
     @property
     def op_ns(self) -> int:
@@ -234,6 +247,7 @@ def traced_steps(
     threads: dict[int, str] = {}
     for record in records:
         plan = plans.get(id(record.operations))
+        is_first = plan is None
         if plan is None:
             plan = plans[id(record.operations)] = _Plan(record, ops)
         threads[record.thread_id] = record.thread_name
@@ -253,6 +267,7 @@ def traced_steps(
                 tuple(sorted(_op_events(record, plan), key=in_order)),
                 tuple(sorted(map(_segment_event, record.segments), key=in_order)),
                 _transfers(record),
+                is_first,
             )
         )
     return tuple(ops), tuple(steps), threads
@@ -269,58 +284,125 @@ class _Plan:
     def __init__(self, record: hr.StepRecord, ops: list[TracedOp]) -> None:
         self._ops = ops
         self._operations = record.operations
+        self._pieces = Counter(record.operations)  # one that is computed in several pieces is there several times
         self._kernels = dict(zip(record.operations, record.kernels, strict=False))  # no kernels where nobody says them
         self._numbers: dict[tuple[hr.Operation, int], int] = {}
-        self._readers: dict[hr.Operation, set[hr.Operation]] | None = None
+        self._memory: dict[hr.Operation, _Memory] = {}
 
-    def number(self, group: Sequence[hr.Operation], kind: str) -> int:
+    def number(self, group: Sequence[hr.Operation], kind: str, segment: hr.SegmentRecord) -> int:
         """Return the number of an operation or a group.
 
         Args:
           group: what ran as a whole.
           kind: its type.
+          segment: where it ran.
         """
         key = group[0], len(group)
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self._ops)
-            self._ops.append(self._traced(group, kind))
+            self._ops.append(self._traced(group, kind, self._memory_of(segment)))
         return number
 
-    def _traced(self, group: Sequence[hr.Operation], kind: str) -> TracedOp:
-        first, members = group[0], set(group)
-        inputs, outputs, flops = first.inputs, first.outputs, [floating_operations(op) for op in group]
-        if len(group) > 1:
-            read = [tensor for op in group for tensor in op.inputs if tensor.op not in members]
-            inputs = tuple(dict.fromkeys(read))
-            outputs = tuple(tensor for op in group if self._is_read_outside(op, members) for tensor in op.outputs)
-        known = [number for number in flops if number is not None]
+    def _memory_of(self, segment: hr.SegmentRecord) -> _Memory:
+        first = segment.operations[0]
+        if first not in self._memory:
+            named = any(self._kernels.get(op) for op in segment.operations)
+            unwritten = {op for op in segment.operations if not self._kernels.get(op)} if named else set()
+            self._memory[first] = _Memory(self._operations, unwritten)
+        return self._memory[first]
+
+    def _traced(self, group: Sequence[hr.Operation], kind: str, memory: _Memory) -> TracedOp:
+        pieces = Counter(group)
+        members = tuple(pieces)
+        kernel = next((name for op in members if (name := self._kernels.get(op))), "")
         return TracedOp(
-            first.name,
+            members[0].name,
             kind,
-            short_device(first.device),
-            self._kernels.get(first, ""),
-            tensor_bytes(inputs),
-            tensor_bytes(outputs),
-            sum(known) if known else None,
-            tuple(op.name for op in group) if len(group) > 1 else (),
-            first.blocks and first.type not in ("_Send", "_Recv"),
+            short_device(members[0].device),
+            kernel,
+            _sum([tensor_bytes(memory.read_by(members)), *map(variable_bytes_read, members)]),
+            _sum(
+                [self._part(tensor_bytes(memory.written_by(op, pieces)), pieces, op) for op in members]
+                + [variable_bytes_written(op) for op in members]
+            ),
+            _known_sum([self._part(floating_operations(op), pieces, op) for op in members]),
+            tuple(op.name for op in members) if len(members) > 1 else (),
+            members[0].blocks and members[0].type not in ("_Send", "_Recv"),
         )
 
-    def _is_read_outside(self, op: hr.Operation, members: set[hr.Operation]) -> bool:
-        if self._readers is None:
-            self._readers = {}
-            for reader in self._operations:
-                for tensor in reader.inputs:
-                    self._readers.setdefault(tensor.op, set()).add(reader)
-        readers = self._readers.get(op, set())
-        return not readers or not readers <= members  # what no operation reads is a result of the step
+    def _part(self, amount: int | None, pieces: Counter[hr.Operation], op: hr.Operation) -> int | None:
+        return None if amount is None else amount * pieces[op] // max(pieces[op], self._pieces[op])
+
+
+class _Memory:
+    """Mutable: what the operations of a plan read from memory and write to it.
+
+    Args:
+      operations: those of the plan.
+      unwritten: those of them whose values are only computed as a part of others.
+    """
+
+    def __init__(self, operations: Sequence[hr.Operation], unwritten: set[hr.Operation]) -> None:
+        self._planned = set(operations)
+        self._unwritten = unwritten
+        self._found: dict[hr.Tensor, tuple[hr.Tensor, ...]] = {}
+        self._readers: dict[hr.Tensor, set[hr.Operation]] = {}
+        for op in operations:
+            for tensor in op.inputs:
+                for stored in self._stored(tensor):
+                    self._readers.setdefault(stored, set()).add(op)
+
+    def read_by(self, members: Collection[hr.Operation]) -> list[hr.Tensor]:
+        """What operations that run as a whole read, each value once."""
+        read = dict.fromkeys(stored for op in members for tensor in op.inputs for stored in self._stored(tensor))
+        return [tensor for tensor in read if tensor.op not in members]
+
+    def written_by(self, op: hr.Operation, members: Collection[hr.Operation]) -> list[hr.Tensor]:
+        """The outputs that others read, or that nobody does, which are results of the step."""
+        if op in self._unwritten:
+            return []
+        readers = [(tensor, self._readers.get(tensor, set())) for tensor in op.outputs]
+        return [tensor for tensor, found in readers if not found or not found <= set(members)]
+
+    def _stored(self, tensor: hr.Tensor) -> tuple[hr.Tensor, ...]:
+        """What lies in memory where an operation reads a tensor: itself, what it views, or what it is computed from."""
+        found = self._found.get(tensor)
+        if found is None:
+            op = tensor.op
+            if op in self._unwritten:
+                found = tuple(dict.fromkeys(stored for given in op.inputs for stored in self._stored(given)))
+            elif op not in self._planned and op.type in READ_THROUGH:
+                found = self._stored(op.inputs[0])
+            else:
+                found = (tensor,)
+            self._found[tensor] = found
+        return found
+
+
+def _sum(amounts: Iterable[int | None]) -> int | None:
+    total = 0
+    for amount in amounts:
+        if amount is None:
+            return None
+        total += amount
+    return total
+
+
+def _known_sum(amounts: Iterable[int | None]) -> int | None:
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known) if known else None
 
 
 def _op_events(record: hr.StepRecord, plan: _Plan) -> Iterator[OpEvent]:
     for segment in record.segments:
-        for group, run in zip(segment.groups, segment.op_records(record.step), strict=True):
-            yield OpEvent(plan.number(group, run.type), run.start_ns, run.end_ns, segment.thread_id)
+        runs = zip(segment.groups, segment.op_records(record.step), strict=True)
+        for _, together in itertools.groupby(runs, lambda run: run[1].names):
+            # Pieces of one operation that follow each other are one run of it.
+            pieces = list(together)
+            group = [op for piece, _ in pieces for op in piece]
+            first, last = pieces[0][1], pieces[-1][1]
+            yield OpEvent(plan.number(group, first.type, segment), first.start_ns, last.end_ns, segment.thread_id)
 
 
 def _segment_event(segment: hr.SegmentRecord) -> SegmentEvent:

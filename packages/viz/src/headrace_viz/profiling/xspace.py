@@ -41,6 +41,7 @@ _STEP = "Step"
 _PREPARE = "Prepare"
 _FORMAT = 1
 _STEP_STATS = ("backend", "argument_bytes", "result_bytes", "arena_bytes", "error")
+_FIRST_STAT = "first_of_plan"
 _OP_STATS = ("type", "kernel", "input_bytes", "output_bytes", "flops")
 _MEMBERS_STAT = "members"
 """The names of a group's operations, which have no blanks."""
@@ -76,6 +77,7 @@ def to_xspace(timeline: Timeline) -> XSpace:
         host.stat(event, "_r", 1)  # marks what TensorBoard counts as a step
         for name in _STEP_STATS:
             host.stat(event, name, getattr(step, name))
+        host.stat(event, _FIRST_STAT, int(step.is_first))
         for run in step.events:
             plane = plane_of(timeline.ops[run.op].device)
             plane.add(run.thread_id, plane.op(run.op), run.start_ns, run.end_ns, step.step)
@@ -328,7 +330,8 @@ class _Reader:
                 self._called[step] = start
             case _:
                 given = {key: stats.get(key, "") if key in _TEXT_STATS else stats[key] for key in _STEP_STATS}
-                self._steps[step] = {"step": step, "thread_id": thread, "start_ns": start, "end_ns": end, **given}
+                facts = {"step": step, "thread_id": thread, "is_first": bool(stats[_FIRST_STAT])}
+                self._steps[step] = {**facts, "start_ns": start, "end_ns": end, **given}
 
     def step_events(self) -> Iterator[StepEvent]:
         for step, values in sorted(self._steps.items(), key=lambda item: (item[1]["end_ns"], item[0])):
