@@ -363,7 +363,7 @@ def test_fold_refuses_shapes_that_show_only_with_the_constants(
 
 
 def test_what_a_pass_leaves_out_leaves_no_gaps() -> None:
-    """Folding drops the constants it has used; positions and names of what is left are those of a graph without them."""
+    """Folding drops the constants it has used; what is left is numbered without gaps."""
     folded = fold(_bounded(lambda x: x * (hr.constant(2.0) + 3.0)))
     assert [op.index for op in folded.operations] == list(range(len(folded.operations)))
     assert _types(folded) == ["Mul"]

@@ -17,7 +17,7 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from headrace.loops.lowering import Output, misfit
+from headrace.loops.lowering import Output, Trial
 from headrace.loops.value import Value
 
 __all__ = ["Group", "Item", "fits_alone", "fuse", "produced_by"]
@@ -100,18 +100,24 @@ class _Fusion:
     writers: dict[Hashable, list[int]] = field(default_factory=dict)  # memory -> the items that wrote its content
     readers: dict[Hashable, list[int]] = field(default_factory=dict)
     touching: dict[Hashable, list[int]] = field(default_factory=dict)  # memory -> groups
+    trials: dict[int, Trial] = field(default_factory=dict)  # group -> what knows that its items fit
+    forms: list[_Form] = field(default_factory=list)  # of each item
+
+    def __post_init__(self) -> None:
+        self.forms += [_Form.of(item) for item in self.items]
 
     def place(self, position: int) -> None:
         item = self.items[position]
-        earliest = self._earliest(item)
-        chosen, decision = self._choose(item, earliest) if item.has_loops else (None, "runs on its own")
+        earliest = self._earliest(position)
+        form = self.forms[position]
+        chosen, decision = self._choose(position, earliest) if item.has_loops else (None, "runs on its own")
         if chosen is None:
-            space, axes = _space(item) if item.has_loops else (None, ())
+            space, axes = (form.space, form.axes) if item.has_loops else (None, ())
             self.groups.append(Group([], space, axes, decision=decision))
             chosen = len(self.groups) - 1
         group = self.groups[chosen]
         if item.has_loops and group.items:
-            group.space, group.axes = _joined_space(group, item) or (group.space, group.axes)
+            group.space, group.axes = _joined_space(group, form) or (group.space, group.axes)
         group.items.append(position)
         self.home.append(chosen)
         for key in (*item.reads, *item.writes):
@@ -162,32 +168,35 @@ class _Fusion:
         needing |= {other for key in first.reads for other in self.touching[key] if key in self.groups[other].writes}
         if any(source < other < target and self.groups[other].items for other in needing):
             return None
-        if not all(self._follows(first, self.items[position]) for position in second.items):
+        if not all(self._follows(first, position) for position in second.items):
             return None
         joined = Group(list(first.items), first.space, first.axes, set(first.reads), set(first.writes))
         for position in second.items:
             item = self.items[position]
-            if self._refusal(joined, item) is not None:
+            if self._obstacle(joined, position) is not None:
                 return None
-            joined.space, joined.axes = _joined_space(joined, item) or (joined.space, joined.axes)
+            joined.space, joined.axes = _joined_space(joined, self.forms[position]) or (joined.space, joined.axes)
             joined.items.append(position)
             joined.reads.update(item.reads)
             joined.writes.update(item.writes)
+        if self._misfit(joined) is not None:
+            return None
         joined.items.sort()
         return joined
 
-    def _follows(self, group: Group, item: Item) -> bool:
+    def _follows(self, group: Group, position: int) -> bool:
         """True if an item may run in the group of others that it follows."""
-        for position in group.items:
-            other = self.items[position]
-            written = set(other.writes)
-            if any(key in written and (key in item.mutable or other.partial) for key in item.reads):
-                return False
-            if not written.isdisjoint(item.writes):
-                return False
-            if not all(self._in_place(position, item, key) for key in item.writes if key in other.reads):
-                return False
-        return True
+        item = self.items[position]
+        if not group.writes.isdisjoint(item.writes):
+            return False
+        if not group.writes.isdisjoint(item.reads):
+            for other in map(self.items.__getitem__, group.items):
+                if any(key in item.reads and (key in item.mutable or other.partial) for key in other.writes):
+                    return False
+        if group.reads.isdisjoint(item.writes):
+            return True
+        readers = [member for member in group.items if not set(item.writes).isdisjoint(self.items[member].reads)]
+        return all(self._in_place(reader, position) for reader in readers)
 
     def _move(self, source: int, target: int, joined: Group, waiting: Mapping[int, set[int]]) -> None:
         joined.decision = self.groups[target].decision
@@ -200,9 +209,12 @@ class _Fusion:
                 self.touching[key].append(target)
         self.groups[target] = joined
         self.groups[source] = Group([])
+        self.trials.pop(source, None)
+        self.trials.pop(target, None)
 
-    def _earliest(self, item: Item) -> int:
+    def _earliest(self, position: int) -> int:
         """The first group in which the item may run."""
+        item = self.items[position]
         earliest = 0
         for key in item.reads:
             for writer in self.writers.get(key, ()):
@@ -213,7 +225,7 @@ class _Fusion:
                 if not (item.partial and self.items[writer].partial):
                     earliest = max(earliest, self._home(writer, strict=True))
             for reader in self.readers.get(key, ()):
-                together = item.has_loops and self._in_place(reader, item, key)
+                together = item.has_loops and self._in_place(reader, position)
                 earliest = max(earliest, self._home(reader, strict=not together))
         for other in item.after:
             earliest = max(earliest, self._home(other, strict=False))
@@ -223,18 +235,19 @@ class _Fusion:
         own = self.groups[self.home[position]].space is not None
         return self.home[position] + (strict or not own)
 
-    def _in_place(self, reader: int, item: Item, key: Hashable) -> bool:
+    def _in_place(self, reader: int, position: int) -> bool:
         """True if reading a memory at the place that is written next does not matter: element by element."""
-        other = self.items[reader]
+        other, item = self.items[reader], self.items[position]
         group = self.groups[self.home[reader]]
         same = (
             group.space is not None
             and not group.axes
             and all(output.value.shape == group.space for output in item.outputs)
         )
-        return same and other.has_loops and _is_map(other) and _is_map(item)
+        return same and other.has_loops and self.forms[reader].is_map and self.forms[position].is_map
 
-    def _choose(self, item: Item, earliest: int) -> tuple[int | None, str]:
+    def _choose(self, position: int, earliest: int) -> tuple[int | None, str]:
+        item = self.items[position]
         shared: dict[int, int] = {}
         for key in {*item.reads, *item.writes}:
             for number in self.touching.get(key, ()):
@@ -244,31 +257,69 @@ class _Fusion:
         for number in sorted(shared, key=lambda number: (-shared[number], -number)):
             if not shared[number]:
                 continue
-            reason = self._refusal(self.groups[number], item)
+            reason = self._refusal(number, position)
             if reason is None:
                 return number, ""
             refused = refused or f"does not join {self.items[self.groups[number].items[0]].name}: {reason}"
         return None, refused or "shares no memory with a group that it may join"
 
-    def _refusal(self, group: Group, item: Item) -> str | None:
-        joined = _joined_space(group, item)
-        if joined is None:
+    def _refusal(self, number: int, position: int) -> str | None:
+        """Why an item cannot join a group, or None."""
+        group, item = self.groups[number], self.items[position]
+        obstacle = self._obstacle(group, position)
+        if obstacle is not None:
+            return obstacle
+        space, axes = _joined_space(group, self.forms[position]) or ((), ())
+        if not axes and self._is_map_of_one_shape(group, position):
+            self.trials.pop(number, None)
+            return None
+        members = [self.items[member] for member in (*group.items, position)]
+        if axes and _changes_what_others_read(members):
+            return _GOES_AGAIN
+        trial = self.trials.pop(number, None)
+        if trial is None or (trial.space, trial.axes) != (space, axes):
+            trial, new = Trial(space, axes), members
+        else:
+            new = [item]
+        reason = trial.misfit(produced_by(new), [output for member in new for output in member.outputs])
+        if reason is None:  # it joins
+            self.trials[number] = trial
+        return reason
+
+    def _obstacle(self, group: Group, position: int) -> str | None:
+        """Why an item cannot join a group, as far as that shows without a look at its loops."""
+        item = self.items[position]
+        if _joined_space(group, self.forms[position]) is None:
             return "another iteration space"
         if len(group.items) >= MAX_ITEMS or len(group.reads | group.writes | {*item.reads, *item.writes}) > MAX_KEYS:
             return "the group is large enough"
-        space, axes = joined
-        members = [self.items[position] for position in group.items] + [item]
-        if not axes and all(map(_is_map, members)) and _in_one_shape(group, item):
+        return None
+
+    def _is_map_of_one_shape(self, group: Group, position: int) -> bool:
+        """True if a group with one more item goes element by element through memory of its own shape."""
+        maps = self.forms[position].is_map and all(self.forms[member].is_map for member in group.items)
+        return maps and _in_one_shape(group, self.items[position])
+
+    def _misfit(self, group: Group) -> str | None:
+        """Why some items do not make one region, or None."""
+        assert group.space is not None
+        members = [self.items[position] for position in group.items]
+        maps = not group.axes and all(self.forms[position].is_map for position in group.items)
+        if maps and all(_in_one_shape(group, member) for member in members):
             return None
-        if axes and _changes_what_others_read(members):
-            return "a variable is read and then changed, but rows are gone over several times"
-        return misfit(space, axes, produced_by(members), [output for member in members for output in member.outputs])
+        if group.axes and _changes_what_others_read(members):
+            return _GOES_AGAIN
+        outputs = [output for member in members for output in member.outputs]
+        return Trial(group.space, group.axes).misfit(produced_by(members), outputs)
+
+
+_GOES_AGAIN = "a variable is read and then changed, but rows are gone over several times"
 
 
 def fits_alone(item: Item) -> bool:
     """True if an item with loops makes a region of its own."""
-    space, axes = _space(item)
-    return misfit(space, axes, {}, item.outputs) is None
+    form = _Form.of(item)
+    return Trial(form.space, form.axes).misfit({}, item.outputs) is None
 
 
 def produced_by(items: Sequence[Item]) -> dict[Hashable, Value]:
@@ -292,10 +343,40 @@ def _changes_what_others_read(items: Sequence[Item]) -> bool:
     )
 
 
-def _joined_space(group: Group, item: Item) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How an item goes through memory.
+
+    Attributes:
+      space: what it iterates over: the space of its reductions, or the shape of its largest output.
+      axes: those that its reductions run over.
+      is_map: element by element, without views, so that inputs of the space's own shape are read where outputs are
+        written.
+    """
+
+    space: tuple[int, ...] = ()
+    axes: tuple[int, ...] = ()
+    is_map: bool = False
+
+    @classmethod
+    def of(cls, item: Item) -> _Form:
+        """The form of an item with loops."""
+        if not item.outputs:
+            return cls()
+        values = [value for output in item.outputs for value in _values(output.value)]
+        is_map = len({output.value.shape for output in item.outputs}) == 1 and all(
+            value.op not in ("reduce", "view") or not _varies(value) for value in values
+        )
+        reduction = next((value for value in values if value.op == "reduce"), None)
+        if reduction is not None:
+            return cls(reduction.args[0].shape, reduction.payload[1], is_map)
+        return cls(max((output.value.shape for output in item.outputs), key=math.prod), (), is_map)
+
+
+def _joined_space(group: Group, form: _Form) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """The iteration space of a group with one more item, or None if they do not share one."""
     assert group.space is not None
-    space, axes = _space(item)
+    space, axes = form.space, form.axes
     if space == group.space:
         if not axes or not group.axes or axes == group.axes:
             return space, axes or group.axes
@@ -309,28 +390,6 @@ def _reduced_shapes(group: Group) -> tuple[tuple[int, ...], tuple[int, ...]]:
     assert group.space is not None
     kept = tuple(1 if axis in group.axes else size for axis, size in enumerate(group.space))
     return kept, tuple(size for axis, size in enumerate(group.space) if axis not in group.axes)
-
-
-def _space(item: Item) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """What an item iterates over: the space of its reductions, or the shape of its largest output."""
-    reduction = next((found for output in item.outputs if (found := _first_reduction(output.value)) is not None), None)
-    if reduction is not None:
-        return reduction.args[0].shape, reduction.payload[1]
-    return max((output.value.shape for output in item.outputs), key=math.prod), ()
-
-
-def _first_reduction(root: Value) -> Value | None:
-    return next((value for value in _values(root) if value.op == "reduce"), None)
-
-
-def _is_map(item: Item) -> bool:
-    """Element by element, without views, so that inputs of the space's own shape are read where outputs are written."""
-    shapes = {output.value.shape for output in item.outputs}
-    return len(shapes) == 1 and all(
-        value.op not in ("reduce", "view") or not _varies(value)
-        for output in item.outputs
-        for value in _values(output.value)
-    )
 
 
 def _varies(value: Value) -> bool:

@@ -21,7 +21,7 @@ from headrace.loops.ir import Access, Accumulate, Axis, Buffer, Builder, Expr, L
 from headrace.loops.value import Piece, Value
 from headrace.types import DType, int64
 
-__all__ = ["COSTLY", "LoweredRegion", "NotLowered", "Output", "lower", "misfit"]
+__all__ = ["COSTLY", "LoweredRegion", "NotLowered", "Output", "Trial", "lower", "misfit"]
 
 TILE = 4096
 """Elements of one outer point where a long axis is cut."""
@@ -92,9 +92,9 @@ class _Lowering:
     exprs: dict[tuple[int, tuple[Form, ...]], Expr] = field(default_factory=dict)
     phases: dict[int, int] = field(default_factory=dict)
 
-    def begin(self) -> None:
+    def begin(self, produced: Mapping[Hashable, Value]) -> None:
         """Look at what the group computes in order, so that no walk from an output has to go deep."""
-        for value in self.produced.values():
+        for value in produced.values():
             self.phase(value)
             if value.shape == self.space and (not self.axes or len(self.space) - 1 in self.axes):
                 self.expr(value, self.identity())
@@ -223,7 +223,7 @@ def lower(
       NotLowered: the group does not fit one of the three forms.
     """
     state = _Lowering(name, space, axes, produced)
-    nest = _nest(state, outputs)
+    nest = _nest(state, outputs, produced)
     if nest.form == "rows":
         nest.loops = _with_row_buffers(state, nest.loops)
     return nest.joined().regions()
@@ -233,17 +233,41 @@ def misfit(
     space: tuple[int, ...], axes: tuple[int, ...], produced: Mapping[Hashable, Value], outputs: Sequence[Output]
 ) -> str | None:
     """Why `lower` would refuse a group, or None: the same questions without the work of making regions."""
-    try:
-        _nest(_Lowering("", space, axes, produced), outputs)
-    except NotLowered as reason:
-        return str(reason)
-    return None
+    return Trial(space, axes).misfit(produced, outputs)
 
 
-def _nest(state: _Lowering, outputs: Sequence[Output]) -> _Nest:
+class Trial:
+    """Asks `misfit` of a group that grows, without going again over what it has. Mutable.
+
+    Args:
+      space: the iteration space.
+      axes: those that reductions run over.
+    """
+
+    def __init__(self, space: tuple[int, ...], axes: tuple[int, ...]) -> None:
+        self.space, self.axes = space, axes
+        self._produced: dict[Hashable, Value] = {}
+        self._state = _Lowering("", space, axes, self._produced)
+
+    def misfit(self, produced: Mapping[Hashable, Value], outputs: Sequence[Output]) -> str | None:
+        """Why the group does not fit with these too, or None. After a reason the trial is over.
+
+        Args:
+          produced: what they compute; nothing that came before reads it.
+          outputs: what they write.
+        """
+        self._produced.update(produced)
+        try:
+            _nest(self._state, outputs, produced)
+        except NotLowered as reason:
+            return str(reason)
+        return None
+
+
+def _nest(state: _Lowering, outputs: Sequence[Output], produced: Mapping[Hashable, Value]) -> _Nest:
     if 0 in state.space and state.axes:
         raise NotLowered("there is nothing to reduce")
-    state.begin()
+    state.begin(produced)
     if not state.axes:
         return _map(state, outputs)
     if len(state.space) - 1 in state.axes:
