@@ -177,8 +177,11 @@ class Builder:
     def make(self, op: str, dtype: DType, args: tuple[Expr, ...] = (), payload: Any = None) -> Expr:
         """The expression; the same object for the same request."""
         shown = (type(payload), repr(payload)) if isinstance(payload, (float, bool)) else payload  # -0.0, NaN, True
-        key = (op, dtype.name, tuple(id(arg) for arg in args), shown)
-        return self.known.setdefault(key, Expr(op, dtype, args, payload))
+        key = (op, dtype.name, tuple([id(arg) for arg in args]), shown)
+        found = self.known.get(key)
+        if found is None:
+            found = self.known[key] = Expr(op, dtype, args, payload)
+        return found
 
     def rewritten(self, root: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
         """A copy of an expression in which `change` replaced what it gave an answer for."""
@@ -195,7 +198,9 @@ class Builder:
                 if missing:
                     stack.extend(missing)
                     continue
-                replaced = self.make(expr.op, expr.dtype, tuple(done[id(arg)] for arg in expr.args), expr.payload)
+                args = tuple([done[id(arg)] for arg in expr.args])
+                changed = any(new is not old for new, old in zip(args, expr.args, strict=True))
+                replaced = self.make(expr.op, expr.dtype, args, expr.payload) if changed else expr
             done[id(expr)] = replaced
             stack.pop()
         return done[id(root)]
