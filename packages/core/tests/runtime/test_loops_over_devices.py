@@ -174,6 +174,23 @@ def test_A66_a_loop_of_a_thousand_iterations_with_half_its_body_elsewhere() -> N
         assert "Exit" not in types
 
 
+def test_A66_what_waits_for_the_head_of_a_loop_alone_may_run_elsewhere() -> None:
+    """A device that had word that the head ran took it for a head of its own, whose loop it could not close."""
+    with hr.Graph(seed=1).as_default() as graph:
+        count = hr.placeholder(hr.int32, [])
+
+        def goes_on(i: hr.Tensor) -> hr.Tensor:
+            with hr.device("CPU:1"):
+                number = hr.random.uniform([])  # reads nothing of the loop, so it waits for the head
+            return hr.logical_and(i < count, number < 2.0)
+
+        with hr.device("CPU:0"):
+            result = hr.while_loop(goes_on, lambda i: i + 1, [0])[0]
+    with hr.Session(graph, config=THREE) as session:
+        for number in (0, 1, 20):
+            assert session.run(result, feeds={count: number}, timeout=LIMIT) == number
+
+
 def test_an_error_in_an_iteration_on_another_device_ends_the_loop() -> None:
     with hr.Graph().as_default() as graph:
 

@@ -118,7 +118,8 @@ class _Partitioner:
         for part in self._parts.values():
             for frame in list(part.pivots):
                 self._close_control_loop(frame, part)
-            close_loops(part.operations, part.tensors)
+            own = {op: copied for op, copied in part.operations.items() if self._devices[op] == part.device}
+            close_loops(own, part.tensors)  # of a head elsewhere the part may have word that it ran
         return [
             Partition(part.device, part.graph, tuple(part.arguments), tuple(part.results))
             for part in self._parts.values()
