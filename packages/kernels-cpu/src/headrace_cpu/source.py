@@ -255,7 +255,7 @@ class StepSource:
         arguments = self._host_arguments(line)
         call = f"f{position}({', '.join(arguments)})"
         outputs = [f"v{number}" for number in line.outputs]
-        listed = len(line.op.op_def.outputs) == 1 and line.op.op_def.outputs[0].is_list
+        listed = bool(outputs) and line.op.op_def.outputs[0].is_list
         target = ", ".join(outputs) + ("," if len(outputs) > 1 or listed else "")
         return f"{target} = {call}" if outputs else call
 

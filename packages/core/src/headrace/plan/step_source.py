@@ -28,7 +28,7 @@ def step_source(program: Program, *, instrumented: bool) -> str:
     for index, line in enumerate(program.lines):
         call = f"f{index}({', '.join(_arguments(line, program, buffers))})"
         outputs = [f"v{number}" for number in line.outputs]
-        listed = len(line.op.op_def.outputs) == 1 and line.op.op_def.outputs[0].is_list
+        listed = bool(outputs) and line.op.op_def.outputs[0].is_list
         target = ", ".join(outputs) + ("," if len(outputs) > 1 or listed else "")
         statement = f"{target} = {call}" if outputs else call
         dead = [f"v{number}" for number in dying.get(index, ())]
