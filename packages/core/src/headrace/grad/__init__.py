@@ -77,6 +77,7 @@ from headrace.grad import (  # noqa: F401
     tensor_bytes,
     tensor_list,
     transfer,
+    uniform_quantized,
     variable_scatter,
     volume_pooling,
 )

@@ -78,6 +78,7 @@ from headrace.kernels import (  # noqa: F401
     tensor_bytes,
     tensor_list,
     transfer,
+    uniform_quantized,
     variable_scatter,
     variants,
     volume,

@@ -50,6 +50,7 @@ from headrace.loops.rules import elementwise as _elementwise  # noqa: F401  # re
 from headrace.loops.rules import pieces as _pieces  # noqa: F401
 from headrace.loops.rules import random as _random  # noqa: F401
 from headrace.loops.rules import rows as _rows  # noqa: F401
+from headrace.loops.rules import uniform_quantized as _uniform_quantized  # noqa: F401
 from headrace.loops.rules import updates as _updates  # noqa: F401
 from headrace.loops.rules import windows as _windows  # noqa: F401
 from headrace.loops.value import Value

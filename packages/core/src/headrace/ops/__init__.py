@@ -81,6 +81,7 @@ from headrace.ops import (  # noqa: F401
     tensor_bytes,
     tensor_list,
     transfer,
+    uniform_quantized,
     variable_scatter,
     volume,
     volume_pooling,
