@@ -28,7 +28,7 @@ STAGES: tuple[tuple[str, ...], ...] = (
     ("loops",),
     ("plan",),
     ("runtime",),
-    ("signature", "variable", "partitioned_variable", "session", "function", "namespace"),
+    ("signature", "variable", "partitioned_variable", "session", "function", "inference", "namespace"),
     ("coordination",),
     ("training", "layers", "data", "testing", "cli"),
 )

@@ -21,6 +21,7 @@ from headrace.graph.op_def import InferenceContext, register_op
 from headrace.graph.operation import Operation, Tensor
 from headrace.graph.printer import format_graph
 from headrace.graph.scopes import colocate_with, control_dependencies, device, name_scope
+from headrace.inference import Int8Model, Int8Report, to_int8
 from headrace.kernels.registry import register_kernel
 from headrace.loops.registry import register_loops
 from headrace.namespace import __array_api_version__, __array_namespace_info__, e, inf, nan, newaxis, pi
@@ -275,6 +276,8 @@ __all__ = [
     "HashTable",
     "IndexedSlices",
     "InferenceContext",
+    "Int8Model",
+    "Int8Report",
     "Interruption",
     "MutableHashTable",
     "Operation",
@@ -589,6 +592,7 @@ __all__ = [
     "tile",
     "timestamp",
     "to_graph_def",
+    "to_int8",
     "topk",
     "tril",
     "triu",
