@@ -44,7 +44,7 @@ def _generator(state: Any = (5, 7, 9), dtype: Any = hr.int64) -> hr.Variable:
 def test_one_generator_gives_the_numbers_of_tensorflow_one_after_the_other() -> None:
     with hr.Graph().as_default() as graph:
         state = _generator()
-        draws = []
+        draws: list[hr.Tensor] = []
         for op_type, attrs, shape, _ in DRAWN:
             bounds = BOUNDS if op_type == "StatefulUniformInt" else []
             with hr.control_dependencies([draw.op for draw in draws[-1:]]):
@@ -87,7 +87,8 @@ def test_threads_never_draw_the_same_numbers() -> None:
 
 
 def _draw(state: hr.Variable, algorithm: int = 1, shape: Any = (2,)) -> hr.Tensor:
-    return hr.apply_op("StatefulUniform", state.handle, np.int64(algorithm), np.array(shape, np.int64))
+    drawn: hr.Tensor = hr.apply_op("StatefulUniform", state.handle, np.int64(algorithm), np.array(shape, np.int64))
+    return drawn
 
 
 def test_a_state_of_another_dtype_is_refused_where_it_is_used() -> None:

@@ -53,6 +53,7 @@ from headrace.grad import (  # noqa: F401
     quantization,
     quantized,
     queues,
+    ragged,
     random,
     ranges,
     readers,

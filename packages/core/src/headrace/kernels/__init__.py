@@ -53,6 +53,7 @@ from headrace.kernels import (  # noqa: F401
     quantization,
     quantized,
     queues,
+    ragged,
     random,
     ranges,
     readers,

@@ -57,6 +57,7 @@ from headrace.ops import (  # noqa: F401
     quantization,
     quantized,
     queues,
+    ragged,
     random,
     ranges,
     readers,
