@@ -27,7 +27,7 @@ from headrace_cpu.gathering import Gather, gather_call
 from headrace_cpu.lists import CHANGING, RECORD, ListOp, ListUse
 from headrace_cpu.onednn import Request
 from headrace_cpu.scalars import prints
-from headrace_cpu.values import byte_count, is_native
+from headrace_cpu.values import byte_count, integers, is_native, stored
 
 __all__ = ["Key", "Schedule", "is_native", "schedule"]
 
@@ -327,12 +327,12 @@ class _Maker:
         storage = self.storage(number)
         if storage is not None:
             return Value("input", storage.dtype, storage.shape.as_tuple(), (), self.schedule.storage_key(storage))
-        shape = tensor.shape.as_tuple()
+        shape, dtype = tensor.shape.as_tuple(), stored(tensor.dtype)
         uniform = _uniform(program.constants.get(number))
         if uniform is not None:
-            scalar = constant(uniform, tensor.dtype)
-            return Value("view", tensor.dtype, shape, (scalar,), ()) if shape else scalar
-        return Value("input", tensor.dtype, shape, (), self.root(number))
+            scalar = constant(uniform, dtype)
+            return Value("view", dtype, shape, (scalar,), ()) if shape else scalar
+        return Value("input", dtype, shape, (), self.root(number))
 
     def _loops(self, line: Line) -> list[Item] | None:
         program = self.schedule.program
@@ -348,7 +348,7 @@ class _Maker:
             return None
         for key, value in zip(keys, results, strict=True):
             wanted = self.schedule.storages[key[1]] if isinstance(key, tuple) else program.tensors[key]
-            if value.shape != wanted.shape.as_tuple() or value.dtype is not wanted.dtype:
+            if value.shape != wanted.shape.as_tuple() or value.dtype is not stored(wanted.dtype):
                 return None
         outputs = [made for key, value in zip(keys, results, strict=True) for made in _outputs(key, value)]
         found: dict[int, Value] = {}
@@ -459,6 +459,7 @@ def _uniform(value: Any) -> int | float | bool | None:
     """The number that all elements of a constant are, or None."""
     if not isinstance(value, np.ndarray) or not 0 < value.size <= UNIFORM or value.dtype == object:
         return None
+    value = integers(value)
     first = value.reshape(-1)[:1]
     if value.dtype.kind == "c" or value.tobytes() != first.tobytes() * value.size:
         return None

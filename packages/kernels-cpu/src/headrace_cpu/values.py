@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 
-from headrace import Tensor
+import numpy as np
 
-__all__ = ["byte_count", "is_native"]
+from headrace import Tensor
+from headrace.types import Array, DType, int8, int16, int32, uint8, uint16
+
+__all__ = ["byte_count", "integers", "is_native", "stored"]
 
 LARGEST = 1 << 46
 """Bytes beyond which no value is planned: the kernel says that there is not enough memory."""
@@ -14,9 +17,23 @@ LARGEST = 1 << 46
 
 def is_native(tensor: Tensor) -> bool:
     """True for arrays of numbers whose shape is known."""
-    if tensor.dtype.kind not in ("float", "int", "uint", "bool") or not tensor.shape.is_fully_defined:
+    kinds = ("float", "int", "uint", "bool", "quantized")
+    if tensor.dtype.kind not in kinds or not tensor.shape.is_fully_defined:
         return False
     return byte_count(tensor) < LARGEST
+
+
+_STORED = {"qint8": int8, "quint8": uint8, "qint16": int16, "quint16": uint16, "qint32": int32}
+
+
+def stored(dtype: DType) -> DType:
+    """The dtype of elements in memory: quantised ones are plain integers there."""
+    return _STORED.get(dtype.name, dtype)
+
+
+def integers(value: Array) -> Array:
+    """An array as it is stored."""
+    return value.view(value.dtype[0]) if value.dtype.names else value
 
 
 def byte_count(tensor: Tensor) -> int:

@@ -1,7 +1,17 @@
 """oneDNN by its C API: which operations it computes here, and how. Everything works without it, more slowly."""
 
-from headrace_cpu.onednn import convolutions, normalizations, products
+from headrace_cpu.onednn import convolutions, normalizations, products, quantized
 from headrace_cpu.onednn.calls import LibraryCall, Request, library_call
 from headrace_cpu.onednn.capi import OneDnn, onednn
 
-__all__ = ["LibraryCall", "OneDnn", "Request", "convolutions", "library_call", "normalizations", "onednn", "products"]
+__all__ = [
+    "LibraryCall",
+    "OneDnn",
+    "Request",
+    "convolutions",
+    "library_call",
+    "normalizations",
+    "onednn",
+    "products",
+    "quantized",
+]

@@ -23,16 +23,20 @@ from headrace.types import Array, DType
 
 __all__ = ["Argument", "Descriptor", "OneDnn", "Primitive", "dims", "onednn"]
 
-DTYPES = {"float16": 1, "bfloat16": 2, "float32": 3, "int32": 4, "int8": 5, "uint8": 6}
+DTYPES = {
+    "float16": 1, "bfloat16": 2, "float32": 3, "int32": 4, "int8": 5, "uint8": 6, "qint32": 4, "qint8": 5, "quint8": 6,
+}  # fmt: skip
 SRC, DST, WEIGHTS, BIAS, WORKSPACE, SCRATCHPAD = 1, 17, 33, 41, 64, 80
 MEAN, VARIANCE, SCALE, SHIFT, MULTIPLE_SRC = 49, 50, 51, 52, 1024
 DIFF_SRC, DIFF_DST, DIFF_WEIGHTS, DIFF_BIAS, DIFF_SCALE, DIFF_SHIFT = 129, 145, 161, 169, 255, 256
 QUERY_SRC, QUERY_DIFF_SRC, QUERY_WEIGHTS, QUERY_DIFF_WEIGHTS, QUERY_DST, QUERY_DIFF_DST = range(129, 135)
 QUERY_WORKSPACE, QUERY_SCRATCHPAD = 135, 136
 SCRATCHPAD_OF_USER = 1
-FORWARD_TRAINING, BACKWARD = 64, 128
+FORWARD_TRAINING, FORWARD_INFERENCE, BACKWARD = 64, 96, 128
+DIRECT = 1
 IMPLEMENTATION = 8
 BINARY_ADD = 0x1FFF0
+ZERO_POINTS = 1 << 13
 POST_OPERATION, SECOND = 1 << 15, 2
 """The argument that the first operation after a primitive reads beside its result is their bits together."""
 MAX_DIMS = 12
@@ -167,18 +171,21 @@ class OneDnn:
     def _description(self, made: Pointer) -> int:
         return _Owned(made, self.library.dnnl_primitive_desc_destroy)
 
-    def attributes(self, steps: Sequence[tuple[str, Descriptor | None]]) -> int:
+    def attributes(self, steps: Sequence[tuple[str, Descriptor | None]], *, zero_point: bool = False) -> int:
         """Attributes of a primitive that goes on with what it computes, and works in memory that it is given.
 
         Its own memory would be that of the thread that made it: steps of several threads would work in it at once.
 
         Args:
           steps: `sum` adds it to the destination, `add` adds an array of that layout to it.
+          zero_point: the numbers of the source are counted from one that it reads beside them.
         """
         made, operations = Pointer(), Pointer()
         self._check("dnnl_primitive_attr_create", ctypes.byref(made))
         owned = _Owned(made, self.library.dnnl_primitive_attr_destroy)
         self._check("dnnl_primitive_attr_set_scratchpad_mode", made, SCRATCHPAD_OF_USER)
+        if zero_point:
+            self._check("dnnl_primitive_attr_set_zero_points_mask", made, SRC, 0)
         self._check("dnnl_post_ops_create", ctypes.byref(operations))
         try:
             for kind, layout in steps:

@@ -119,7 +119,7 @@ class _Convolution:
         bias: Descriptor | None = None,
         attributes: int | None = None,
     ) -> int | None:
-        given = [DIRECT, images, filters, output, *(capi.dims(item) for item in self.numbers)]
+        given = [capi.DIRECT, images, filters, output, *(capi.dims(item) for item in self.numbers)]
         if kind == "convolution_backward_data":
             return library.describe(kind, *given, hint, None)
         given.insert(3, bias)
@@ -128,7 +128,6 @@ class _Convolution:
         return library.describe(kind, *given, hint, None)
 
 
-DIRECT = 1
 FORWARD, BY_IMAGES, BY_FILTERS = "convolution_forward", "convolution_backward_data", "convolution_backward_weights"
 PAIRED = "brg"
 """How the names of code begin that multiplies bfloat16 in pairs of channels: where their number is odd it takes one of
