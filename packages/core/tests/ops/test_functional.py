@@ -169,6 +169,28 @@ def test_D15_a_value_with_an_effect_that_only_one_branch_reads_is_refused() -> N
     assert session.run(inside, feeds={p: True}) == 2
 
 
+def test_D14_D15_in_a_traced_function_one_branch_may_read_what_has_an_effect() -> None:
+    """It happens in any case, as the program says, so nothing is in doubt: a dequeue before a branch was refused."""
+    a = hr.Variable(0, name="a")
+
+    @hr.function
+    def step(p, q):
+        ticket = hr.apply_op("TakeTicket", a.handle)
+        more = hr.cond(p, lambda: hr.apply_op("TakeTicket", a.handle), lambda: 0)
+        return hr.cond(q, lambda: hr.cond(p, lambda: ticket * 10 + more, lambda: ticket), lambda: -1)
+
+    assert step(np.True_, np.True_) == 12
+    assert step(np.False_, np.True_) == 3
+    assert step(np.True_, np.False_) == -1
+    assert a.numpy() == 5
+    with hr.Graph().as_default() as graph:
+        p = hr.placeholder(hr.bool, [])
+        inlined = step(p, p)
+    assert hr.Session(graph).run(inlined, feeds={p: True}) == 67
+    assert hr.Session(graph).run(inlined, feeds={p: False}) == -1
+    assert a.numpy() == 8
+
+
 def test_a_variable_that_only_a_body_reads_gets_its_initial_value() -> None:
     with hr.Graph().as_default() as graph:
         v = hr.Variable(hr.ones([2]) * 4.0, name="v")

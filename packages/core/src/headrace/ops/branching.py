@@ -271,8 +271,11 @@ def _one_dtype(leaves: Sequence[Any], bodies: Sequence[Body], names: Sequence[st
 def _check_effects_outside(graph: Graph, body: Body, bodies: Sequence[Body], captures: Captures) -> None:
     """Refuse an effect that only one branch asks for but that happens whether or not the branch is taken.
 
-    An extension is what a gradient asks for: it runs in the place of an operation that was there before.
+    In a function that is traced it happens in any case, in the order of the program. An extension is what a gradient
+    asks for: it runs in the place of an operation that was there before.
     """
+    if graph.effect_order is not None or current_scope().effect_order is not None:
+        return
     extensions = set(graph.extensions.values())
     for number, tensor in enumerate(captures.tensors):
         mine = number in body.arguments
