@@ -8,6 +8,7 @@ import numpy as np
 
 from headrace.types import DType, bfloat16, float16, float32
 from headrace.types import bool as boolean
+from headrace_cpu.powers import write_power
 from headrace_cpu.text import Text, as_float, compute_type, from_float
 from headrace_cpu.vector_math import FUNCTIONS, write_function
 
@@ -34,7 +35,7 @@ def prints(op: str, dtype: DType) -> bool:
             op in _FLOAT_BINARY
             or op in _COMPARISONS
             or op in _FLOAT_UNARY
-            or op in ("max", "min")
+            or op in ("max", "min", "pow")
             or ((op, wide) in FUNCTIONS)
         )
     return op in _INTEGER_BINARY or op in _COMPARISONS or op in ("max", "min", "neg", "abs", "sign", "not")
@@ -77,9 +78,10 @@ def _floating(t: Text, op: str, args: list[str], element: str) -> str:
         signed = t.call("copysign", element, t.number(1.0, element), args[0])
         nonzero = t.put(f"fcmp one {whole} {args[0]}, {t.number(0.0, element)}")
         return t.select(nonzero, signed, args[0], element)
-    symbol, body, needed = write_function(op, element, t.lanes)
+    write = write_power(element, t.lanes) if op == "pow" else write_function(op, element, t.lanes)
+    symbol, body, needed = write
     t.functions |= {**needed, symbol: body}
-    return t.put(f"call {whole} @{symbol}({whole} {args[0]})")
+    return t.put(f"call {whole} @{symbol}({', '.join(f'{whole} {arg}' for arg in args)})")
 
 
 def extreme(t: Text, op: str, a: str, b: str, dtype: DType) -> str:

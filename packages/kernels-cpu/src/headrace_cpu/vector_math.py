@@ -15,7 +15,7 @@ from fractions import Fraction
 from headrace_cpu.erfc_table import ERFC
 from headrace_cpu.text import Text, float_literal
 
-__all__ = ["FUNCTIONS", "write_function"]
+__all__ = ["FUNCTIONS", "exp", "log", "looked_up", "polynomial", "write_function"]
 
 LN2 = math.log(2)
 LOG2E = 1 / LN2
@@ -49,8 +49,8 @@ def _clamped(t: Text, x: str, low: float, high: float, element: str) -> str:
     return t.select(below, t.number(low, element), x, element)
 
 
-def exp(t: Text, x: str, element: str, terms: int | None = None) -> str:
-    """exp of r, |r| <= ln(2) / 2, times 2**n in two steps, so that denormals are rounded once."""
+def exp(t: Text, x: str, element: str, terms: int | None = None, low: str | None = None) -> str:
+    """exp of r, |r| <= ln(2) / 2, times 2**n in two steps, so that denormals are rounded once; of x + low if given."""
     single = element == "float"
     width, _, _ = BITS[element]
     x = _clamped(t, x, -105.0 if single else -760.0, 89.0 if single else 710.0, element)
@@ -60,9 +60,11 @@ def exp(t: Text, x: str, element: str, terms: int | None = None) -> str:
     bits = t.convert("bitcast", shifted, element, f"i{width}")
     start = t.convert("bitcast", rounder, element, f"i{width}")
     n = t.two("sub", bits, start, f"i{width}")
-    high, low = LN2_PARTS[element]
+    high, least = LN2_PARTS[element]
     r = t.fma(whole, t.number(-high, element), x, element)
-    r = t.fma(whole, t.number(-low, element), r, element)
+    r = t.fma(whole, t.number(-least, element), r, element)
+    if low is not None:
+        r = t.two("fadd", r, low, element)
     count = terms or (8 if single else 14)
     series = [float(Fraction(1, math.factorial(k))) for k in range(2, count)]
     q = polynomial(t, r, series, element)
@@ -73,7 +75,7 @@ def exp(t: Text, x: str, element: str, terms: int | None = None) -> str:
     return t.two("fmul", p, _power_of_two(t, rest, element), element)
 
 
-def log(t: Text, x: str, element: str) -> str:
+def log(t: Text, x: str, element: str, terms: int | None = None) -> str:
     """Add k ln 2 to the logarithm of 1 + f in [sqrt(1/2), sqrt(2)), the series of the area tangent of f / (2 + f)."""
     width, mantissa, _ = BITS[element]
     integer, whole = f"i{width}", t.type(element)
@@ -89,7 +91,7 @@ def log(t: Text, x: str, element: str) -> str:
     f = t.two("fsub", m, t.number(1.0, element), element)
     s = t.two("fdiv", f, t.two("fadd", f, t.number(2.0, element), element), element)
     z = t.two("fmul", s, s, element)
-    count = 5 if element == "float" else 11
+    count = terms or (5 if element == "float" else 11)
     series = [float(Fraction(2, 2 * i + 3)) for i in range(count)]
     tail = t.two("fmul", z, polynomial(t, z, series, element), element)
     half = t.two("fmul", t.number(0.5, element), t.two("fmul", f, f, element), element)
@@ -289,7 +291,8 @@ def _turned_far(t: Text, x: str) -> tuple[str, str]:
     rest = t.two("and", bits, t.number(~(0x7FF << 52) & (2**64 - 1), "i64"), "i64")
     m = t.two("or", rest, t.number((1023 + 23) << 52, "i64"), "i64")
     m = t.convert("bitcast", m, "i64", "double")
-    high, middle, low = (_looked_up(t, shift, part) for part in range(3))
+    t.functions[TURNS] = _turns()
+    high, middle, low = (looked_up(t, f"@{TURNS}", shift, SHIFTS * part) for part in range(3))
     high = t.two("fmul", m, high, "double")
     turns = t.call("rint", "double", t.two("fmul", high, t.number(0.25, "double"), "double"))
     high = t.fma(turns, t.number(-4.0, "double"), high, "double")
@@ -300,11 +303,10 @@ def _turned_far(t: Text, x: str) -> tuple[str, str]:
     return t.convert("fptosi", quarters, "double", "i64"), left
 
 
-def _looked_up(t: Text, shift: str, part: int) -> str:
-    """A number of the table of turns for each lane."""
-    t.functions[TURNS] = _turns()
-    place = t.two("add", shift, t.number(part * SHIFTS, "i64"), "i64")
-    pointer = t.put(f"getelementptr double, ptr @{TURNS}, {t.type('i64')} {place}")
+def looked_up(t: Text, table: str, row: str, first: int) -> str:
+    """A number of a table of float64 for each lane: the one at `first` plus the lane's row."""
+    place = t.two("add", row, t.number(first, "i64"), "i64")
+    pointer = t.put(f"getelementptr double, ptr {table}, {t.type('i64')} {place}")
     if t.lanes == 1:
         return t.put(f"load double, ptr {pointer}")
     whole, pointers, mask = t.type("double"), t.type("ptr"), t.type("i1")

@@ -14,6 +14,8 @@ __all__ = ["narrowed", "widened"]
 
 Rule = Callable[..., Value | None]
 
+MOST_POWER = 64
+"""Whole powers of integers up to which they are products."""
 MOST_TERMS = 32
 """Tensors that are added up in one loop: each is a stream that the memory has to follow."""
 
@@ -195,14 +197,28 @@ def _div_no_nan(op: LoopContext, x: Value, y: Value) -> Value | None:
 
 @register_loops("Pow")
 def _power(op: LoopContext, x: Value, y: Value) -> Value | None:
-    """Powers of a few constants only; the general power has more special cases than loops are worth."""
+    """Products for small whole powers, of integers only these, since what is no constant may be a power below 0.
+
+    A cube is two products, 1 ulp off at most.
+    """
     exponent = op.constants[1]
-    if exponent is None or exponent.size != 1 or exponent.ndim > x.rank or not x.dtype.is_floating:
-        return None
-    number = float(exponent.reshape(()))
-    if number == 2.0:
-        return x * x
-    return x if number == 1.0 else None
+    number = None
+    if exponent is not None and exponent.size == 1 and exponent.ndim <= x.rank:
+        number = float(exponent.reshape(()))
+    if not x.dtype.is_floating:
+        fits = number is not None and x.dtype.kind in ("int", "uint") and 0 <= number <= MOST_POWER
+        return _product(x, int(number)) if fits and number is not None else None
+    if number in (1.0, 2.0, 3.0):
+        return narrowed(_product(widened(x), int(number)), x.dtype)
+    return map_values("pow", x, y)
+
+
+def _product(x: Value, power: int) -> Value:
+    """x to a whole power, by squares."""
+    if power < 2:
+        return x if power else loops.broadcast_to(constant(1, x.dtype), x.shape)
+    half = _product(x, power // 2)
+    return half * half * x if power % 2 else half * half
 
 
 @register_loops("SelectV2")
