@@ -7,7 +7,8 @@ from headrace.graph.apply import apply_op
 from headrace.graph.operation import Operation, Tensor
 
 no_gradient("HistogramFixedWidth", "counts are integers")
-no_gradient("DenseBincount", "TensorFlow has none either; Bincount has one")
+for _name in ("DenseBincount", "RaggedBincount"):
+    no_gradient(_name, "TensorFlow has none either; Bincount has one")
 no_gradient("Bucketize", "its output is an integer")
 
 

@@ -4,4 +4,5 @@ from __future__ import annotations
 
 from headrace.grad.registry import no_gradient
 
-no_gradient("StringToHashBucketFast", "its input is a string")
+for _name in ("StringToHashBucketFast", "StringToHashBucketStrong"):
+    no_gradient(_name, "its input is a string")

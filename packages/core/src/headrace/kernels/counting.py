@@ -6,6 +6,7 @@ import numpy as np
 
 from headrace.errors import InvalidArgumentError
 from headrace.interfaces import OpContext
+from headrace.kernels.ragged import check_splits
 from headrace.kernels.registry import register_kernel
 from headrace.ops.counting import bincount_size, check_dense_rank, check_weights, histogram_bins, histogram_range
 from headrace.types import Array, Shape
@@ -47,13 +48,29 @@ def _dense_bincount(op: OpContext, numbers: Array, size: Array, weights: Array) 
     check_dense_rank(Shape(numbers.shape))
     check_weights(Shape(numbers.shape), Shape(weights.shape))
     _check_not_negative(numbers)
-    bins = np.zeros((*numbers.shape[:-1], count), op.attr("T").array_type)
     counted = np.nonzero(numbers < count)
     places = (*counted[:-1], numbers[counted])
+    return _counts(op, (*numbers.shape[:-1], count), places, weights[counted] if weights.size else 1)
+
+
+@register_kernel("RaggedBincount")
+def _ragged_bincount(op: OpContext, splits: Array, numbers: Array, size: Array, weights: Array) -> Array:
+    count = bincount_size(size)
+    check_splits(splits, len(numbers))
+    check_weights(Shape(numbers.shape), Shape(weights.shape))
+    _check_not_negative(numbers)
+    counted = np.flatnonzero(numbers < count)
+    rows = np.repeat(np.arange(splits.size - 1), np.diff(splits))
+    places = (rows[counted], numbers[counted])
+    return _counts(op, (splits.size - 1, count), places, weights[counted] if weights.size else 1)
+
+
+def _counts(op: OpContext, shape: tuple[int, ...], places: tuple[Array, ...], weights: Array | int) -> Array:
+    bins = np.zeros(shape, op.attr("T").array_type)
     if op.attr("binary_output"):
         bins[places] = 1
     else:
-        np.add.at(bins, places, weights[counted] if weights.size else 1)
+        np.add.at(bins, places, weights)
     return bins
 
 

@@ -15,7 +15,7 @@ from headrace.ops.ragged import check_default, check_wanted
 from headrace.ops.shapes import checked_sizes
 from headrace.types import Array, Shape
 
-__all__: list[str] = []
+__all__ = ["check_splits"]
 
 
 def _broken(what: str, got: Any) -> InvalidArgumentError:
@@ -27,7 +27,7 @@ def _broken(what: str, got: Any) -> InvalidArgumentError:
     )
 
 
-def _check_splits(splits: Array, count: int) -> None:
+def check_splits(splits: Array, count: int) -> None:
     """Raise InvalidArgumentError unless `splits` divide `count` values."""
     if not splits.size or splits[0] != 0:
         raise _broken("the rows of a ragged tensor do not begin at 0", splits[:8].tolist())
@@ -39,8 +39,8 @@ def _check_splits(splits: Array, count: int) -> None:
 
 def _check_nested(nested: Sequence[Array], values: Array) -> None:
     for outer, inner in pairwise(nested):
-        _check_splits(outer, inner.size - 1)
-    _check_splits(nested[-1], len(values))
+        check_splits(outer, inner.size - 1)
+    check_splits(nested[-1], len(values))
 
 
 def _places(lengths: Array) -> Array:
@@ -114,7 +114,7 @@ def _divisions(types: Sequence[str], partitions: Sequence[Array]) -> list[Any]:
         if not all(item.size for item in partitions):
             raise _broken("the rows of a ragged tensor do not begin at 0", "no splits")
         for item, inner in zip(partitions, [*(part.size - 1 for part in partitions[1:]), None], strict=True):
-            _check_splits(item, int(item[-1]) if inner is None else inner)
+            check_splits(item, int(item[-1]) if inner is None else inner)
         return [partitions[0].size - 1, *(np.repeat(np.arange(s.size - 1), np.diff(s)) for s in partitions)]
     rows = int(partitions[0])
     for item, above in zip(partitions[1:], [rows, *(part.size for part in partitions[1:])], strict=False):

@@ -117,6 +117,22 @@ def _dense_bincount_shape(op: InferenceContext) -> list[Shape]:
     return [Shape() if numbers.dims is None else Shape([*numbers.dims[:-1], bins])]
 
 
+@register_op(
+    "RaggedBincount",
+    inputs={"splits": "int64", "values": "Tidx", "size": "Tidx", "weights": "T"},
+    outputs={"output": "T"},
+    attrs={"Tidx": attr.index_type, "T": attr.type(*_NUMBERS), "binary_output": attr.bool(False)},
+)
+def _ragged_bincount_shape(op: InferenceContext) -> list[Shape]:
+    """`DenseBincount` of each row of a ragged vector, which `splits` divide."""
+    (ends,) = op.inputs[0].shape.with_rank(1)
+    check_scalar(op.inputs[2].shape, "size")
+    check_weights(op.inputs[1].shape.with_rank(1), op.inputs[3].shape)
+    size = op.constant(2)
+    bins = None if size is None else bincount_size(size)
+    return [Shape([None if ends is None else max(ends - 1, 0), bins])]
+
+
 def check_dense_rank(numbers: Shape) -> None:
     """Raise ShapeError unless the numbers are a vector or a matrix."""
     if numbers.rank not in (None, 1, 2):

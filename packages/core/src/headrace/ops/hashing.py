@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.errors import InvalidArgumentError
 from headrace.graph import attr
 from headrace.graph.apply import TensorLike, apply_op
 from headrace.graph.op_def import InferenceContext, register_op
@@ -19,6 +20,24 @@ __all__ = ["to_hash_bucket"]
 )
 def _hash_shape(op: InferenceContext) -> list[Shape]:
     """FarmHash's 64-bit fingerprint of each string, modulo the number of buckets; the same on every machine."""
+    return [op.inputs[0].shape]
+
+
+@register_op(
+    "StringToHashBucketStrong",
+    inputs={"input": "string"},
+    outputs={"output": "int64"},
+    attrs={"num_buckets": attr.int(minimum=1), "key": attr.list_of(attr.int())},
+)
+def _strong_hash_shape(op: InferenceContext) -> list[Shape]:
+    """SipHash of each string under a key of two numbers, modulo the number of buckets; the same on every machine."""
+    if len(op.attr("key")) != 2:
+        raise InvalidArgumentError(
+            "the key of a hash has a wrong length",
+            expected="two numbers",
+            got=str(list(op.attr("key"))),
+            hint="draw two 64-bit numbers and keep them secret",
+        )
     return [op.inputs[0].shape]
 
 

@@ -13,7 +13,36 @@ def _i32(*values: Any) -> np.ndarray:
     return np.array(values, np.int32)
 
 
+_ROWS = np.array([0, 3, 3, 5])
+
+
+def _ragged(what: str, splits: Any, weights: Any, expected: Any, values: Any = (1, 1, 9, 0, 2), **extra: Any) -> OpCase:
+    inputs = [np.asarray(splits), _i32(*values), np.int32(3), weights]
+    attrs = {"binary_output": extra.pop("binary_output", False)}
+    word = {"raises": expected} if isinstance(expected, str) else {"expected": expected}
+    return OpCase(f"RaggedBincount/{what}", "RaggedBincount", inputs, attrs, **word, **extra)
+
+
+_RAGGED = [
+    _ragged("counts", _ROWS, _i32(), _i32([0, 2, 0], [0, 0, 0], [1, 0, 1])),
+    _ragged("weights", _ROWS, np.array([1.0, 2, 3, 4, 5]), np.array([[0.0, 3, 0], [0, 0, 0], [4, 0, 5]])),
+    _ragged("binary", _ROWS, np.zeros(0), np.array([[0.0, 1, 0], [0, 0, 0], [1, 0, 1]]), binary_output=True),
+    _ragged("no rows", [0], _i32(), np.zeros((0, 3), np.int32), ()),
+    _ragged("negative", [0, 2], _i32(), r"a number to be counted is negative", (1, -1)),
+    _ragged("too few values", [0, 6], _i32(), r"do not hold its 5 values"),
+    _ragged("late", [1, 5], _i32(), r"do not begin at 0"),
+    _ragged("weights do not fit", [0, 5], np.ones(2), r"weights do not fit", deviation="TensorFlow reads beyond them"),
+    _ragged(
+        "unordered",
+        [0, 3, 2, 5],
+        _i32(),
+        r"out of order",
+        deviation="TensorFlow takes a row that ends before it begins for an empty one",
+    ),
+]
+
 CASES = [
+    *_RAGGED,
     OpCase(
         "HistogramFixedWidth/five parts",
         "HistogramFixedWidth",

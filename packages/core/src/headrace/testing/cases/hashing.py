@@ -63,4 +63,25 @@ CASES = [
         {"num_buckets": 0},
         raises="attr 'num_buckets' has a wrong value",
     ),
+    OpCase(
+        "StringToHashBucketStrong/strings",
+        "StringToHashBucketStrong",
+        [np.array([b"", b"a", b"hello world, this is long"], object)],
+        {"num_buckets": 1 << 62, "key": [1, 2]},
+        np.array([443797209252341627, 546566331822570742, 4380230445381753376]),
+    ),
+    OpCase(
+        "StringToHashBucketStrong/negative key",
+        "StringToHashBucketStrong",
+        [np.array([[b"", b"a"]], object)],
+        {"num_buckets": 10, "key": [-1, 1 << 62]},
+        np.array([[1, 6]]),
+    ),
+    OpCase(
+        "StringToHashBucketStrong/one number",
+        "StringToHashBucketStrong",
+        [np.array([b"a"], object)],
+        {"num_buckets": 10, "key": [1]},
+        raises=r"key of a hash has a wrong length",
+    ),
 ]
