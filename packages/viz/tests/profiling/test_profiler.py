@@ -115,6 +115,34 @@ def test_memory_is_sampled_after_steps(tmp_path: Path) -> None:
     assert 1_000_000 < sample.resident_bytes < 1_000_000_000_000
 
 
+def test_memory_is_looked_at_no_more_after_the_block(tmp_path: Path) -> None:
+    session, x, y = _session()
+    with profile(tmp_path, every_step=False) as recording:
+        pass
+    session.run(y, feeds={x: VALUE}, trace=recording.trace)
+    assert len(recording.trace.steps) == 1
+    assert recording.trace.memory == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_fork_looks_at_its_own_memory(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    with profile(tmp_path) as recording:
+        kept = np.ones(50_000_000, np.uint8)
+        child = os.fork()
+        if child == 0:
+            del kept
+            os.write(write, str(recording.trace.resident.bytes()).encode())
+            os._exit(0)
+        os.close(write)
+        os.waitpid(child, 0)
+        mine = recording.trace.resident.bytes()
+    with os.fdopen(read) as pipe:
+        text = pipe.read()
+    assert mine is not None
+    assert 0 < int(text) < mine - 40_000_000
+
+
 def test_two_recordings_of_one_second_have_files_of_their_own(tmp_path: Path) -> None:
     recordings = []
     for _ in range(3):

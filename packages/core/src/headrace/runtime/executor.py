@@ -328,8 +328,9 @@ def _traced(
         error = type(raised).__name__
         raise
     finally:
-        end_ns = time.perf_counter_ns() if len(recorder.segments) != 1 else recorder.segments[0].end_ns
-        positions, starts, ends = _flat(compiled.operations, recorder.segments)
+        segments = recorder.segments
+        end_ns = time.perf_counter_ns() if len(segments) != 1 else segments[0].end_ns
+        positions, starts, ends = _flat(compiled.operations, segments)
         record = StepRecord(
             step=control.step,
             backend=plan.backend,
@@ -338,14 +339,14 @@ def _traced(
             positions=positions,
             starts_ns=starts,
             ends_ns=ends,
-            segments=recorder.segments,
+            segments=segments,
             called_ns=start_ns if called_ns is None else called_ns,
             start_ns=start_ns,
             end_ns=end_ns,
             thread_id=threading.get_native_id(),
             thread_name=threading.current_thread().name,
-            argument_bytes=sum(value.nbytes for value in arguments),
-            result_bytes=sum(value.nbytes for value in results),
+            argument_bytes=sum([value.nbytes for value in arguments]),
+            result_bytes=sum([value.nbytes for value in results]),
             arena_bytes=getattr(compiled, "arena_bytes", 0),
             error=error,
         )
