@@ -175,20 +175,16 @@ def to_int8(
     bounded = _frozen(session, prune(session.graph, structure.tensors, (), feeds))
     fit, left = int8_products(bounded)
     if not fit:
-        found = "; ".join(f"{op.type} '{op.name}': {reason}" for op, reason in left.items())
-        raise GraphError(
-            "there is nothing to quantise",
-            expected="a MatMul or Conv2D in float32 with constant weights",
-            got=found or "no products at all",
-            hint="outputs must depend on the layers of the model; batch norm must use given statistics",
-        )
+        raise _nothing(left)
     plain, plain_values = _opened(bounded, feeds, structure.tensors)
     observed = list(dict.fromkeys(op.inputs[0] for op in fit))
     calibration = _Calibration(plain, plain_values, session, values)
     ranges, floats = calibration.ranges(observed, method, percentile)
     small, products, refused = int8(bounded, ranges)
-    opened, _ = _opened(small, feeds, structure.tensors)
     stays = {**left, **refused}
+    if not products:
+        raise _nothing(stays)
+    opened, _ = _opened(small, feeds, structure.tensors)
     weights = [op.inputs[1].shape.num_elements or 0 for op in fit if op not in refused]
     report = Int8Report(
         tuple(products),
@@ -199,6 +195,16 @@ def to_int8(
     )
     inputs = dict(zip(feeds, opened.inputs, strict=True))
     return Int8Model(opened.graph, inputs, structure.rebuild(opened.outputs), report)
+
+
+def _nothing(left: Mapping[Operation, str]) -> GraphError:
+    found = "; ".join(f"{op.type} '{op.name}': {reason}" for op, reason in left.items())
+    return GraphError(
+        "there is nothing to quantise",
+        expected="a MatMul or Conv2D in float32 with constant weights",
+        got=found or "no products at all",
+        hint="outputs must depend on the layers of the model; batch norm must use given statistics",
+    )
 
 
 def _check_method(method: str, percentile: float) -> None:
@@ -244,7 +250,7 @@ def _fed(graph: Graph, batches: Iterable[Mapping[Any, Any]]) -> tuple[list[Tenso
     return feeds, values
 
 
-_READS = ("ReadVariableOp", "ResourceGather", "VariableShape")
+_READS = ("ReadVariableOp", "ResourceGather")
 
 
 def _frozen(session: Session, bounded: Graph) -> Graph:
@@ -270,12 +276,10 @@ def _frozen(session: Session, bounded: Graph) -> Graph:
             return graph.create_op("Const", (), attrs, name=f"{op.name}/", source=op.source).outputs
         if op.type == "ReadVariableOp":
             return [inputs[0]]
-        if op.type == "VariableShape":
-            attrs = {"out_type": op.attrs["out_type"]}
-            return graph.create_op("Shape", inputs, attrs, name=f"{op.name}/", source=op.source).outputs
         if op.type == "ResourceGather":
             axis = graph.create_op("Const", (), {"value": np.int32(0), "dtype": "int32"}, name=f"{op.name}/axis/")
-            attrs = {"batch_dims": op.attrs["batch_dims"]}
+            types = {"Tparams": op.attrs["dtype"], "Tindices": op.inputs[1].dtype, "Taxis": "int32"}
+            attrs = {"batch_dims": op.attrs["batch_dims"], **types}
             given = (*inputs, axis.outputs[0])
             return graph.create_op("GatherV2", given, attrs, name=f"{op.name}/", source=op.source).outputs
         return None
@@ -377,7 +381,7 @@ class _Calibration:
 
 
 def _check_finite(tensor: Tensor, value: Array) -> None:
-    name = user_name(tensor.op)
+    name = tensor.op.attrs["_feed"] if tensor.op.type == "_Arg" else user_name(tensor.op)
     if not value.size:
         raise InvalidArgumentError(
             f"calibration gives '{name}' no numbers",

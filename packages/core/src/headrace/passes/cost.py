@@ -6,6 +6,7 @@ import math
 
 from headrace.graph.frames import TOKEN_TYPES
 from headrace.graph.operation import Operation, Tensor
+from headrace.ops.uniform_quantized import QuantizedConvolution
 from headrace.types import variant
 
 __all__ = ["arithmetic", "is_free", "tensor_bytes"]
@@ -42,6 +43,12 @@ def arithmetic(op: Operation) -> float:
         return 0.0
     if "MatMul" in op.type and len(op.inputs) >= 2:
         return 2.0 * sum(map(_elements, op.outputs)) * _summed(op.inputs[0], _adjoined(op))
+    if op.type == "UniformQuantizedDot":
+        return 2.0 * _elements(op.outputs[0]) * _summed(op.inputs[0], transposed=False)
+    if op.type == "UniformQuantizedConvolution":
+        counted = QuantizedConvolution.of(op).filters[:3]
+        summed = [size or 1 for axis, size in enumerate(op.inputs[1].shape.dims or ()) if axis in counted]
+        return 2.0 * _elements(op.outputs[0]) * math.prod(summed)
     if op.type.startswith(("Conv2D", "Conv3D", "DepthwiseConv")) and len(op.inputs) >= 2:
         made = op.inputs[2] if "Backprop" in op.type else op.outputs[0]
         filters = op.outputs[0] if "BackpropFilter" in op.type else op.inputs[1]

@@ -140,7 +140,8 @@ class _Rewriting:
         scale, zero = _asymmetric(low, high)
         if padded and int(np.abs(integers).sum(axis=summed).max()) * 256 > _EXACT:
             scale, zero = _symmetric(low, high)
-        sums = np.float32(scale) * scales  # exact
+        with np.errstate(over="ignore"):
+            sums = np.float32(scale) * scales  # exact, or infinite
         if not np.isfinite(sums).all():
             self.left[op] = "its numbers are too large for scales in float32"
             return None
