@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -71,3 +72,22 @@ def test_a_damaged_state_file_is_refused(tmp_path: Path, content: bytes) -> None
 
 def test_a_folder_without_one(tmp_path: Path) -> None:
     assert newest_bundle(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "name", [b"model-\xc3\xa9", b"\xc3\x83\xc2\xa9", b"not utf-8 \xff", b'quotes"\\', b"line\ntab\t", b"a'b"]
+)
+def test_names_of_any_bytes_are_found_again(tmp_path: Path, name: bytes) -> None:
+    """Protobuf's text form is of bytes; names are what the system makes of them."""
+    prefix = os.fsdecode(os.path.join(os.fsencode(tmp_path), name))
+    save_bundle(prefix, {"w": np.array(1)})
+    write_bundle_state(tmp_path, [prefix])
+    assert (tmp_path / "checkpoint").read_bytes().isascii()
+    assert newest_bundle(tmp_path) == prefix
+
+
+def test_names_that_others_wrote_without_escapes(tmp_path: Path) -> None:
+    for name in ("\u00e9", "\u00c3\u00a9"):
+        save_bundle(tmp_path / name, {"w": np.array(1)})
+        (tmp_path / "checkpoint").write_text(f'model_checkpoint_path: "{name}"\n', encoding="utf-8")
+        assert newest_bundle(tmp_path) == str(tmp_path / name)

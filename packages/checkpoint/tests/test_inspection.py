@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import struct
 from importlib import metadata
 from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import headrace as hr
+from headrace.cli.inspect import inspect
 from headrace.errors import DataLossError
 from headrace_checkpoint.inspection import inspect_path
 from headrace_checkpoint.safetensors import save_safetensors
@@ -112,3 +115,30 @@ def test_damage_is_an_error(tmp_path: Path) -> None:
 def test_the_command_line_finds_it() -> None:
     (entry,) = metadata.entry_points(group="headrace.inspectors", name="checkpoint")
     assert entry.load() is inspect_path
+
+
+def test_what_moves_a_cursor_or_is_no_text_is_shown_as_its_code(tmp_path: Path) -> None:
+    """Names come from files of others; the first was run by terminals, the second ended the program."""
+    entry = '{"dtype":"U8","shape":[1],"data_offsets":[%d,%d]}'
+    text = '{"a\\u001b[2J\\nb":' + entry % (0, 1) + ',"\\ud800":' + entry % (1, 2) + "}"
+    path = tmp_path / "f.safetensors"
+    path.write_bytes(struct.pack("<Q", len(text)) + text.encode() + b"xy")
+    lines = inspect_path(path)
+    assert lines is not None
+    assert [line.split()[0] for line in lines[1:]] == ["a\\x1b[2J\\nb", "\\ud800"]
+
+
+@pytest.mark.parametrize("moment", [1e300, float("nan"), float("inf"), -1e14])
+def test_a_time_that_no_calendar_has(tmp_path: Path, moment: float) -> None:
+    path = write_step(tmp_path, 1, ARRAYS, time=moment)
+    for place in (tmp_path, path):
+        assert "at no time" in "\n".join(inspect_path(place) or ())
+
+
+def test_the_command_takes_the_prefix_of_a_tensorflow_checkpoint(tmp_path: Path) -> None:
+    """There is no file of that name; the command refused it before anybody looked."""
+    save_bundle(tmp_path / "model.ckpt-1", ARRAYS)
+    done = CliRunner().invoke(inspect, [str(tmp_path / "model.ckpt-1")])
+    assert (done.exit_code, done.output.partition(":")[0]) == (0, f"TensorFlow checkpoint {tmp_path}/model.ckpt-1")
+    done = CliRunner().invoke(inspect, [str(tmp_path / "model.ckpt-2")])
+    assert (done.exit_code, "does not exist" in done.output) == (2, True)

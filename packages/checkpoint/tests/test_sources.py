@@ -240,3 +240,21 @@ def test_a_part_of_a_safetensors_file_is_read_alone(tmp_path: Path) -> None:
         source = open_source(tmp_path / name)
         assert source is not None
         assert source.read("w", Box((1, 1), (2, 2))).tolist() == [[5, 6], [9, 10]]
+
+
+def test_K03_an_npz_file_with_one_name_twice_is_refused(tmp_path: Path) -> None:
+    content = io.BytesIO()
+    np.save(content, np.zeros(1))
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("a.npy", content.getvalue())
+        with pytest.warns(UserWarning, match="Duplicate name"):
+            archive.writestr("a.npy", content.getvalue())
+    with pytest.raises(DataLossError, match=r"'a\.npy' is there twice"):
+        open_source(tmp_path / "a.npz")
+
+
+def test_K03_an_index_with_one_name_twice_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors.index.json"
+    path.write_text('{"weight_map": {"w": "a.safetensors", "w": "b.safetensors"}}')
+    with pytest.raises(DataLossError, match="duplicate key 'w'"):
+        open_source(path)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from headrace.errors import DTypeError, InvalidArgumentError
-from headrace_checkpoint.sources import HuggingFaceIndex
+from headrace_checkpoint.sources import HuggingFaceIndex, open_source
 from headrace_checkpoint.targets import format_of, save_indexed_safetensors, write_tensors
 
 ARRAYS = {name: np.full(4, number, np.float32) for number, name in enumerate("abc")}
@@ -63,3 +63,22 @@ def test_what_numpy_would_change_is_refused_and_leaves_the_old_file(tmp_path: Pa
         with pytest.raises(DTypeError, match=message):
             write_tensors(path, {"s": wrong})
     assert (path.read_bytes(), [file.name for file in tmp_path.iterdir()]) == (before, ["a.npz"])
+
+
+def test_npz_files_keep_any_name(tmp_path: Path) -> None:
+    """`numpy.savez` takes some names for its own arguments, and `numpy.load` some for others'."""
+    names = ["a", "a.npy", "a.npy.npy", "file", "allow_pickle", "self", "x/y", "../z", "\u00e9\n", ""]
+    arrays = {name: np.array([number, 1]) for number, name in enumerate(names)}
+    write_tensors(tmp_path / "a.npz", arrays)
+    source = open_source(tmp_path / "a.npz")
+    assert source is not None
+    assert {name: source.read(name).tolist() for name in source.tensors} == {n: a.tolist() for n, a in arrays.items()}
+    with np.load(tmp_path / "a.npz") as theirs:
+        assert theirs["allow_pickle"].tolist() == [4, 1]
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800", "x" * 70_000])
+def test_names_that_no_npz_file_keeps(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"\.npz file cannot have this name"):
+        write_tensors(tmp_path / "a.npz", {name: np.zeros(1)})
+    assert not any(tmp_path.iterdir())

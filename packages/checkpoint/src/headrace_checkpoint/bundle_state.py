@@ -19,10 +19,10 @@ __all__ = ["STATE", "newest_bundle", "write_bundle_state"]
 STATE = "checkpoint"
 
 _FIELD = re.compile(
-    r'^\s*(model_checkpoint_path|all_model_checkpoint_paths)\s*:\s*"((?:[^"\\]|\\.)*)"\s*$', re.MULTILINE
+    rb'^\s*(model_checkpoint_path|all_model_checkpoint_paths)\s*:\s*"((?:[^"\\]|\\.)*)"\s*$', re.MULTILINE
 )
-_ESCAPE = re.compile(r"\\([0-7]{1,3}|x[0-9a-fA-F]{1,2}|.)")
-_LETTERS = {"n": "\n", "t": "\t", "r": "\r"}
+_ESCAPE = re.compile(rb"\\([0-7]{1,3}|x[0-9a-fA-F]{1,2}|.)")
+_LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r"}
 
 
 def newest_bundle(folder: str | os.PathLike[str]) -> str | None:
@@ -39,11 +39,8 @@ def newest_bundle(folder: str | os.PathLike[str]) -> str | None:
     file = Path(folder) / STATE
     if not file.is_file():
         return None
-    try:
-        fields = _FIELD.findall(file.read_text())
-    except UnicodeDecodeError:
-        fields = []
-    named = [_unescaped(value) for key, value in fields if key == "model_checkpoint_path"]
+    fields = _FIELD.findall(file.read_bytes())
+    named = [_unescaped(value) for key, value in fields if key == b"model_checkpoint_path"]
     if len(named) != 1:
         raise DataLossError(
             "not a valid state file of checkpoints",
@@ -91,23 +88,22 @@ def write_bundle_state(
     replace_file(Path(folder) / STATE, ["".join(line + "\n" for line in lines).encode()], disk)
 
 
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+def _escaped(path: str) -> str:
+    """A path between quotes in protobuf's text form, which is of bytes: those beyond ASCII by their numbers."""
+    return "".join(
+        f"\\{byte:03o}" if byte in b'"\\' or not 32 <= byte < 127 else chr(byte) for byte in os.fsencode(path)
+    )
 
 
-def _unescaped(text: str) -> str:
+def _unescaped(text: bytes) -> str:
     """Undo the escapes of protobuf's text form: bytes by number, and letters."""
 
-    def byte(found: re.Match[str]) -> str:
+    def byte(found: re.Match[bytes]) -> bytes:
         code = found[1]
-        if code[0] in "01234567":
-            return chr(int(code, 8) & 255)
-        if code[0] == "x" and len(code) > 1:
-            return chr(int(code[1:], 16))
+        if code[0] in b"01234567":
+            return bytes([int(code, 8) & 255])
+        if code[0] in b"x" and len(code) > 1:
+            return bytes([int(code[1:], 16)])
         return _LETTERS.get(code, code)
 
-    plain = _ESCAPE.sub(byte, text)
-    try:
-        return plain.encode("latin-1").decode()  # escaped bytes are those of UTF-8
-    except (UnicodeEncodeError, UnicodeDecodeError):
-        return plain
+    return os.fsdecode(_ESCAPE.sub(byte, text))

@@ -20,6 +20,7 @@ from headrace_checkpoint.comparison import differences
 from headrace_checkpoint.dtypes import Array
 from headrace_checkpoint.frozen_graph import freeze as freeze_model
 from headrace_checkpoint.inference_passes import LEVELS
+from headrace_checkpoint.inspection import printable
 from headrace_checkpoint.saved_model import DEFAULT_SIGNATURE, load_model
 from headrace_checkpoint.sources import OpenSource, open_source, source_of_step
 from headrace_checkpoint.store import list_steps, read_newest_step, write_step
@@ -83,7 +84,7 @@ def diff(first: str, second: str, as_json: bool) -> None:
         click.echo(json.dumps(rows, indent=2))
     else:
         for item in found:
-            click.echo(f"{item.kind:<18}  {item.name}: {item.detail}")
+            click.echo(printable(f"{item.kind:<18}  {item.name}: {item.detail}"))
         click.echo(f"{len(found)} tensors differ" if found else "no difference")
     if found:
         sys.exit(1)

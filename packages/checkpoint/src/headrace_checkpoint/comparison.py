@@ -57,7 +57,9 @@ def _difference(a: Array, b: Array) -> str | None:
     unlike = int(np.sum(~((a == b) | ((a != a) & (b != b)))))  # NaN is like NaN
     if not unlike:
         return "equal numbers in other bits (signs of zeros, or NaNs)"
-    return f"{unlike} of {a.size} elements, at most {np.nanmax(apart):g} apart"
+    numbers = apart[~np.isnan(apart)]
+    distance = f"at most {numbers.max():g} apart" if numbers.size else "some of them no numbers"
+    return f"{unlike} of {a.size} elements, {distance}"
 
 
 def average(sources: Sequence[OpenSource]) -> Iterator[tuple[str, Array]]:

@@ -24,9 +24,10 @@ from headrace_checkpoint.sources import OpenSource, open_source, source_of_step
 from headrace_checkpoint.storage import storage_of
 from headrace_checkpoint.store import StoredStep, list_steps, read_manifest
 
-__all__ = ["inspect_path"]
+__all__ = ["inspect_path", "printable"]
 
 _SHOWN = 3  # arguments of a function
+_NEVER = 253_402_300_800.0  # seconds from 1970 to the year 10000, which calendars lack
 
 
 def inspect_path(path: str | os.PathLike[str]) -> list[str] | None:
@@ -39,7 +40,21 @@ def inspect_path(path: str | os.PathLike[str]) -> list[str] | None:
     Raises:
       DataLossError: it is one of these, and damaged.
     """
-    place = Path(path)
+    lines = _described(Path(path))
+    return None if lines is None else [printable(line) for line in lines]
+
+
+def printable(text: str) -> str:
+    r"""A line of a terminal: in names of files of others there may be what moves its cursor, or is no text at all.
+
+    Example:
+      >>> printable("dense/kernel \x1b[2J")
+      'dense/kernel \\x1b[2J'
+    """
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
+def _described(place: Path) -> list[str] | None:
     if (place / FILE).is_file():
         return _saved_model(place)
     if (place / MANIFEST).is_file():
@@ -146,4 +161,6 @@ def _content(source: OpenSource, name: str) -> tuple[str, str]:
 
 
 def _when(seconds: float) -> str:
+    if not 0 <= seconds < _NEVER:
+        return "at no time"
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -21,6 +21,7 @@ A file that breaks any rule is refused before anything is allocated for it. The 
 
 from __future__ import annotations
 
+import errno
 import math
 import mmap
 import os
@@ -159,6 +160,8 @@ def load_safetensors(path: str | os.PathLike[str], *, verify: bool = True) -> di
     with SafetensorsFile(path) as file:
         return dict(zip(file, in_threads(lambda name: file.read(name, verify=verify), file), strict=True))
 
+
+_NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)
 
 Fetch = Callable[[int, int], NDArray[np.uint8]]
 """Gives the bytes of a file from one place to another."""
@@ -372,10 +375,13 @@ def mapped(path: str) -> tuple[int, Fetch]:
       NotFoundError: there is no such file.
     """
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=_without_waiting) as file:
             size = os.fstat(file.fileno()).st_size
             content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
-    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+    except (OSError, ValueError) as error:
+        # A name that no file can have is one that an index or a manifest made up.
+        if isinstance(error, OSError) and error.errno not in _NO_FILE:
+            raise
         raise NotFoundError(
             "there is no such file", expected="a safetensors file", got=path, hint="look at the path"
         ) from None
@@ -384,6 +390,11 @@ def mapped(path: str) -> tuple[int, Fetch]:
         return np.frombuffer(content, np.uint8, end - begin, begin)
 
     return size, fetch
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a file; a pipe would wait for a writer, for ever perhaps."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _decode_strings(path: str, entry: StoredArray, stored: NDArray[np.uint8]) -> Array:

@@ -33,6 +33,7 @@ __all__ = [
     "parse_header",
     "read_header_length",
     "refuse",
+    "unique_keys",
 ]
 
 MAX_HEADER_BYTES = 100_000_000
@@ -234,7 +235,8 @@ def read_header_length(path: str, prefix: bytes, size: int) -> int:
     return length
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make an object of JSON of its items (see `json.loads`); raises ValueError if a key is there twice."""
     found = dict(pairs)
     if len(found) != len(pairs):
         seen: set[str] = set()
@@ -246,7 +248,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _load_json(path: str, what: str, text: bytes | str) -> dict[str, Any]:
     try:
         decoded = text if isinstance(text, str) else text.decode("utf-8")
-        value = json.loads(decoded, object_pairs_hook=_unique)
+        value = json.loads(decoded, object_pairs_hook=unique_keys)
     except (ValueError, RecursionError) as error:
         refuse(path, f"{what} in JSON, every key once", str(error))
     if not isinstance(value, dict):

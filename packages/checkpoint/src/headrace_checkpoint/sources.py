@@ -8,6 +8,7 @@ import os
 import re
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,7 @@ from headrace_checkpoint.bundle_state import newest_bundle
 from headrace_checkpoint.dtypes import Array
 from headrace_checkpoint.manifest import MANIFEST
 from headrace_checkpoint.safetensors import SafetensorsFile
+from headrace_checkpoint.safetensors_header import unique_keys
 from headrace_checkpoint.storage import is_url
 from headrace_checkpoint.store import StepName, StoredStep
 from headrace_checkpoint.tensor_bundle import TensorBundle
@@ -185,7 +187,7 @@ class HuggingFaceIndex:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         try:
-            content = json.loads(self.path.read_bytes())
+            content = json.loads(self.path.read_bytes(), object_pairs_hook=unique_keys)
         except FileNotFoundError:
             raise NotFoundError(
                 "there is no such file", expected="a *.safetensors.index.json", got=str(path), hint="look at the path"
@@ -248,7 +250,8 @@ def _npz(path: Path) -> OpenSource:
     types = _read_archive(path, _npy_types)
 
     def read(name: str) -> Array:
-        array: Array = _read_archive(path, lambda file: np.load(file, allow_pickle=False)[name])
+        # By its whole name in the file: for NumPy "a.npy" is the array "a" where there is one.
+        array: Array = _read_archive(path, lambda file: np.load(file, allow_pickle=False)[f"{name}.npy"])
         return array.astype("S").astype(object) if array.dtype.kind in "SU" else array
 
     return OpenSource("NumPy archive", str(path), types, read)
@@ -275,6 +278,9 @@ def _npy_types(file: BinaryIO) -> dict[str, TensorType]:
         other = next((name for name in archive.namelist() if not name.endswith(".npy")), None)
         if other is not None:
             raise ValueError(f"{other!r} is no array")
+        twice = next((name for name, count in Counter(archive.namelist()).items() if count > 1), None)
+        if twice is not None:
+            raise ValueError(f"{twice!r} is there twice")
         return {name.removesuffix(".npy"): _npy_type(archive, name) for name in archive.namelist()}
 
 

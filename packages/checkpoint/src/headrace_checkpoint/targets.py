@@ -6,6 +6,7 @@ import json
 import os
 import re
 import tempfile
+import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -22,6 +23,7 @@ __all__ = ["FORMATS", "format_of", "save_indexed_safetensors", "write_tensors"]
 
 INDEX_SUFFIX = ".safetensors.index.json"
 _COPIED = 8 << 20  # bytes at a time
+_MAX_NAME = 65_000  # bytes of a name; zip files count those of names in 16 bits
 
 
 _PREFIX = re.compile(r"[^.]*|.*\.ckpt(-\d+)?")
@@ -118,11 +120,27 @@ def save_indexed_safetensors(
 
 
 def _save_npz(path: Path, arrays: Mapping[str, Array]) -> None:
-    plain = {name: _plain(name, array) for name, array in arrays.items()}
+    plain = {_member(name): _plain(name, array) for name, array in arrays.items()}
     with tempfile.TemporaryFile(dir=path.parent) as file:
-        np.savez(file, **plain)  # type: ignore[arg-type]  # its own keyword arguments are no names of ours
+        # Not `numpy.savez`, which takes "file" and "allow_pickle" for its own arguments.
+        with zipfile.ZipFile(file, "w") as archive:
+            for member, array in plain.items():
+                with archive.open(member, "w", force_zip64=True) as stream:
+                    np.lib.format.write_array(stream, array, allow_pickle=False)
         file.seek(0)
         replace_file(path, iter(lambda: file.read(_COPIED), b""))
+
+
+def _member(name: str) -> str:
+    """The name of an array's file in the archive."""
+    if "\0" in name or any("\ud800" <= letter <= "\udfff" for letter in name) or len(name.encode()) > _MAX_NAME:
+        raise InvalidArgumentError(
+            "an array of an .npz file cannot have this name",
+            expected=f"text in Unicode without zero bytes, of at most {_MAX_NAME} bytes",
+            got=repr(name)[:80],
+            hint="choose another name, or write a .safetensors file",
+        )
+    return f"{name}.npy"
 
 
 def _plain(name: str, array: Array) -> Array:

@@ -21,7 +21,7 @@ ENTRY_POINT_GROUP = "headrace.inspectors"
 
 
 @click.command()
-@click.argument("file", type=click.Path(exists=True, path_type=Path))
+@click.argument("file", type=click.Path(path_type=Path))
 @click.option("--operations", is_flag=True, help="Print every operation of a graph.")
 def inspect(file: Path, operations: bool) -> None:
     """Show what is in FILE: a graph (.pb, .pbtxt), and, with their packages, checkpoints and exported models."""
@@ -30,6 +30,8 @@ def inspect(file: Path, operations: bool) -> None:
         if lines is not None:
             click.echo("\n".join(lines))
             return
+    if not file.exists():  # only now: the prefix of a TensorFlow checkpoint is no file
+        raise click.BadParameter(f"Path '{file}' does not exist.", param_hint="'FILE'")
     if file.is_dir():
         raise InvalidArgumentError(
             f"'{file}' is not a graph file",
