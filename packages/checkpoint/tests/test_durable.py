@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -173,11 +174,16 @@ def test_sweep_leaves_a_live_process_of_another_host_its_day(tmp_path: Path) -> 
     assert kept.is_dir()
 
 
-def test_is_alive() -> None:
+def _dead_process() -> int:
     child = os.fork()
     if child == 0:
         os._exit(0)
     os.waitpid(child, 0)
+    return child
+
+
+def test_is_alive() -> None:
+    child = _dead_process()
     assert not durable._is_alive(child)
     assert durable._is_alive(os.getpid())
     assert durable._is_alive(1)
@@ -222,3 +228,24 @@ def test_what_another_process_sweeps_or_removes_is_not_missed(tmp_path: Path) ->
     assert durable.sweep(tmp_path, Late(), now=2e10) == []
     assert list(tmp_path.iterdir()) == []
     durable.remove_directory(tmp_path / "gone")
+
+
+def test_a_link_to_a_folder_is_removed_and_not_what_it_leads_to(tmp_path: Path) -> None:
+    """A step that somebody moved to another disk: `shutil.rmtree` refuses links, so no manager opened any more."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "file").touch()
+    (tmp_path / "step").symlink_to(tmp_path / "elsewhere")
+    durable.remove_directory(tmp_path / "step")
+    left = tmp_path / f".del-step~{socket.gethostname()}~{_dead_process()}~abc"
+    left.symlink_to(tmp_path / "elsewhere")
+    dangling = tmp_path / ".del-step~another host~1~abc"
+    dangling.symlink_to(tmp_path / "nowhere")
+    assert durable.sweep(tmp_path, now=4e9) == sorted([left, dangling])
+    assert [entry.name for entry in tmp_path.iterdir()] == ["elsewhere"]
+    assert (tmp_path / "elsewhere" / "file").exists()
+
+
+@pytest.mark.parametrize("name", ["x" * 255, "\u00e9" * 127], ids=["ascii", "two bytes a letter"])
+def test_the_longest_name_that_a_file_may_have(tmp_path: Path, name: str) -> None:
+    durable.replace_file(tmp_path / name, [b"content"])
+    assert [(entry.name, entry.read_bytes()) for entry in tmp_path.iterdir()] == [(name, b"content")]

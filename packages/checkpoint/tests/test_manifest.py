@@ -10,7 +10,7 @@ import pytest
 from headrace.errors import DataLossError, InvalidArgumentError, UnimplementedError
 from headrace_checkpoint.boxes import Box
 from headrace_checkpoint.checksum import crc32c
-from headrace_checkpoint.manifest import Chunk, Manifest, StoredFile, StoredTensor
+from headrace_checkpoint.manifest import Chunk, Manifest, StoredFile, StoredTensor, plain_metrics, plain_objects
 
 MANIFEST = Manifest(
     step=42,
@@ -106,3 +106,44 @@ def test_objects_that_are_not_json() -> None:
     loop.append(loop)
     with pytest.raises(InvalidArgumentError, match="must be JSON"):
         Manifest(1, 0.0, {}, {}, objects={"a": loop}).encode()
+
+
+@pytest.mark.parametrize(
+    ("objects", "got"),
+    [
+        ({"counts": {1: 2}}, "the key 1 of type int"),
+        ({"deep": [{"a": ({True: 1, "True": 2},)}]}, "the key True of type bool"),
+        ({"a": {None: 1}}, "the key None of type NoneType"),
+        ({"text": "\ud800"}, "surrogates not allowed"),
+        ({"\ud800": 1}, "surrogates not allowed"),
+        ({"array": {1, 2}}, "set: {1, 2}"),
+    ],
+)
+def test_objects_that_would_be_read_again_as_others_are_refused(objects: dict[str, Any], got: str) -> None:
+    """`json` makes text of keys that are none, so that 1 and "1" become one."""
+    with pytest.raises(InvalidArgumentError, match="must be JSON") as caught:
+        plain_objects(objects)
+    assert got in str(caught.value)
+
+
+def test_objects_that_hold_themselves_or_are_too_deep() -> None:
+    itself: list[Any] = []
+    itself.append(itself)
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    for wrong in (itself, deep):
+        with pytest.raises(InvalidArgumentError, match="must be JSON"):
+            plain_objects({"a": wrong})
+
+
+def test_a_key_that_is_there_twice_is_refused() -> None:
+    body = MANIFEST.encode().rpartition(b"\ncrc32c")[0].replace(b'"step": 42,', b'"step": 42, "step": 43,')
+    with pytest.raises(DataLossError, match="duplicate key 'step'"):
+        Manifest.decode(body + f"\ncrc32c {crc32c(body):08x}\n".encode(), "here")
+
+
+@pytest.mark.parametrize("metrics", [{"loss": "low"}, {"loss": None}, {"loss": [1, 2]}])
+def test_metrics_that_are_no_numbers(metrics: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="a metric of a checkpoint must be a number"):
+        plain_metrics(metrics)

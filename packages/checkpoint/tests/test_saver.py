@@ -17,6 +17,7 @@ import pytest
 
 import headrace as hr
 from headrace.errors import DataLossError, InvalidArgumentError, NotFoundError, ShapeError
+from headrace_checkpoint.checksum import crc32c
 from headrace_checkpoint.durable import Disk
 from headrace_checkpoint.retention import Best
 from headrace_checkpoint.safetensors import save_safetensors
@@ -499,3 +500,50 @@ def test_objects_that_are_not_json_are_refused_at_the_call(tmp_path: Path, model
     with hr.Session(model.graph) as session, pytest.raises(InvalidArgumentError, match="must be JSON"):
         manager.save(session, 1, objects={"array": np.zeros(2)})
     assert manager.steps == ()
+
+
+def test_a_step_that_is_a_link_or_none_at_all_does_not_stop_the_manager(tmp_path: Path, model: Counter) -> None:
+    """Deleting them failed, with each save from then on."""
+    root = tmp_path / "ckpt"
+    with hr.Session(model.graph) as session:
+        manager = CheckpointManager(root, 1)
+        moved = Path(manager.save(session, 1)).rename(tmp_path / "moved")
+        (root / "step-00000001").symlink_to(moved)
+        (root / "step-00000002").symlink_to(tmp_path / "nowhere")
+        (root / "step-00000003").write_text("a file")
+        assert manager.steps == (1,)
+        assert manager.restore(session).step == 1
+        manager.save(session, 4)
+    assert manager.steps == (4,)
+    assert sorted(path.name for path in root.iterdir()) == ["step-00000002", "step-00000003", "step-00000004"]
+    assert StoredStep(moved).manifest.step == 1
+
+
+def test_steps_of_a_later_version_are_left_to_it(tmp_path: Path, model: Counter) -> None:
+    """A save failed after it had written its step, since the others could not be chosen from."""
+    with hr.Session(model.graph) as session:
+        manager = CheckpointManager(tmp_path, 1, keep_best="loss")
+        path = Path(manager.save(session, 1, metrics={"loss": 0.0})) / "MANIFEST.json"
+        body = path.read_bytes().rpartition(b"\ncrc32c ")[0].replace(b'"min_reader": 1', b'"min_reader": 99')
+        path.write_bytes(body + f"\ncrc32c {crc32c(body):08x}\n".encode())
+        for step in (2, 3, 4):
+            manager.save(session, step, metrics={"loss": 1.0 + step})
+    assert (manager.steps, manager.best_step) == ((1, 2, 4), 2)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_what_is_wrong_with_a_save_is_said_by_its_own_call(tmp_path: Path, model: Counter, asynchronous: bool) -> None:
+    wrong: list[dict[str, Any]] = [
+        {"step": -1},
+        {"step": 1.5},
+        {"step": 1, "metrics": {"loss": "low"}},
+        {"step": 1, "objects": {"text": "\ud800"}},
+        {"step": 1, "objects": {"counts": {1: 2}}},
+    ]
+    with hr.Session(model.graph) as session, CheckpointManager(tmp_path, asynchronous=asynchronous) as manager:
+        for arguments in wrong:
+            with pytest.raises(InvalidArgumentError):
+                manager.save(session, **arguments)
+        assert manager.steps == ()
+        manager.save(session, session.run(model.step))
+    assert manager.steps == (0,)

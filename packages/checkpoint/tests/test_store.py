@@ -88,7 +88,7 @@ def test_saving_a_step_again_replaces_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("step", [-1, 2**63])
 def test_steps_out_of_range(tmp_path: Path, step: int) -> None:
-    with pytest.raises(InvalidArgumentError, match="step to save is out of range"):
+    with pytest.raises(InvalidArgumentError, match="no number of a step"):
         write_step(tmp_path, step, {}, time=0.0)
 
 
@@ -449,3 +449,43 @@ def test_a_reader_whose_steps_are_all_deleted_finds_the_newer_ones(tmp_path: Pat
     step, loaded = read_newest_step(tmp_path, read)
     assert step.manifest.step == 3
     _check(loaded, 3)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["step-000000001", "step-00000001-1", "step-00000001-02", "step-\u0660\u0660\u0660\u0660\u0660\u0660\u0660\u0661"],
+)
+def test_a_folder_that_is_not_named_as_ours_are_is_none_of_ours(tmp_path: Path, name: str) -> None:
+    """It was read as step 1, whose folder was looked for without end."""
+    Path(write_step(tmp_path, 1, _arrays(1), time=0.0)).rename(tmp_path / name)
+    assert list_steps(tmp_path) == []
+    with pytest.raises(NotFoundError, match="no checkpoint yet"):
+        read_newest_step(tmp_path, StoredStep.read_all)
+    write_step(tmp_path, 2, _arrays(2), time=0.0)
+    assert read_newest_step(tmp_path, lambda step: step.manifest.step)[1] == 2
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.array, np.uint8, int])
+def test_the_number_of_a_step_may_be_of_any_kind_of_integer(tmp_path: Path, kind: Any) -> None:
+    """`session.run(step)` gives one of NumPy's, which JSON refuses."""
+    write_step(tmp_path, kind(7), _arrays(7), time=0.0)
+    assert list_steps(tmp_path) == [StepName(7)]
+
+
+@pytest.mark.parametrize("step", [1.0, "1", None, np.array([1, 2]), np.float32(1)])
+def test_what_is_no_number_of_a_step(tmp_path: Path, step: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"no number of a step[^$]*an integer"):
+        write_step(tmp_path, step, _arrays(1), time=0.0)
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("file", ["a\0b", "x" * 5000, "..", ".", "", "\ud800", "pipe"])
+def test_a_step_whose_shard_has_no_name_of_a_file_is_passed_over(tmp_path: Path, file: str) -> None:
+    """Python raises ValueError of some of these, and waits for a writer of a pipe."""
+    write_step(tmp_path, 1, _arrays(1), time=0.0)
+    path = Path(write_step(tmp_path, 2, _arrays(2), time=0.0)) / MANIFEST
+    os.mkfifo(path.with_name("pipe"))
+    body = path.read_bytes().rpartition(b"\ncrc32c ")[0].replace(SHARD.encode(), json.dumps(file)[1:-1].encode())
+    path.write_bytes(body + f"\ncrc32c {crc32c(body):08x}\n".encode())
+    with pytest.warns(CheckpointWarning, match="step-00000002"):
+        assert read_newest_step(tmp_path, lambda step: step.manifest.step)[1] == 1

@@ -46,6 +46,9 @@ _DOOMED = ".del-"
 # first, the disk stands still meanwhile, and the fsync at the end has everything left to do.
 _BEHIND = 8 << 20
 
+# Bytes of a file's name in its temporary one, which must not become longer than the 255 that a name may have.
+_SHOWN = 100
+
 # A temporary name of another host, whose processes cannot be asked after, counts as abandoned after a day.
 LEASE_SECONDS = 24 * 3600.0
 
@@ -100,8 +103,11 @@ class Disk:
         os.unlink(path)
 
     def remove_tree(self, path: Path) -> None:
-        """Remove a folder and everything in it."""
-        shutil.rmtree(path)
+        """Remove a folder and everything in it; of a link to one, the link."""
+        if path.is_symlink():  # whose it is, and who else has it, is not known
+            self.remove_file(path)
+        else:
+            shutil.rmtree(path)
 
 
 DISK = Disk()
@@ -261,14 +267,15 @@ def sweep(folder: Path, disk: Disk = DISK, now: float | None = None) -> list[Pat
 
 def _temporary_name(prefix: str, name: str) -> str:
     """A fresh name that says whose it is: `.tmp-<name>~<host>~<process>~<random>`."""
-    return f"{prefix}{name}~{socket.gethostname().replace('~', '-')}~{os.getpid()}~{uuid.uuid4().hex[:12]}"
+    shown = os.fsdecode(os.fsencode(name)[:_SHOWN])
+    return f"{prefix}{shown}~{socket.gethostname().replace('~', '-')}~{os.getpid()}~{uuid.uuid4().hex[:12]}"
 
 
 def _is_abandoned(entry: Path, now: float) -> bool:
     _, host, process, _ = ("~~~" + entry.name).rsplit("~", 3)
     if host == socket.gethostname().replace("~", "-") and process.isdigit():
         return not _is_alive(int(process))
-    return now - entry.stat().st_mtime > LEASE_SECONDS
+    return now - entry.lstat().st_mtime > LEASE_SECONDS
 
 
 def _is_alive(process: int) -> bool:

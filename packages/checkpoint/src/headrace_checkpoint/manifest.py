@@ -32,8 +32,9 @@ from headrace.errors import DataLossError, InvalidArgumentError, UnimplementedEr
 from headrace_checkpoint.boxes import Box
 from headrace_checkpoint.checksum import crc32c
 from headrace_checkpoint.compression import Compression
+from headrace_checkpoint.safetensors_header import unique_keys
 
-__all__ = ["MANIFEST", "Chunk", "Manifest", "StoredFile", "StoredTensor", "plain_objects"]
+__all__ = ["MANIFEST", "Chunk", "Manifest", "StoredFile", "StoredTensor", "plain_metrics", "plain_objects"]
 
 MANIFEST = "MANIFEST.json"
 FORMAT = "headrace-checkpoint"
@@ -135,7 +136,7 @@ class Manifest:
             "objects": dict(self.objects),
             "metrics": dict(self.metrics),
         }
-        body = _json(content, indent=1).encode("utf-8")
+        body = _json(content, indent=1)
         return body + _TRAILER + f"{crc32c(body):08x}\n".encode()
 
     def _min_reader(self) -> int:
@@ -158,7 +159,7 @@ class Manifest:
         if not found or trailer != f"{crc32c(body):08x}\n".encode():
             _refuse(where, "a last line with the checksum of all before", repr(data[-20:]))
         try:
-            content = json.loads(body.decode("utf-8"))
+            content = json.loads(body.decode("utf-8"), object_pairs_hook=unique_keys)
             if content["format"] != FORMAT:
                 _refuse(where, f"the format {FORMAT!r}", repr(content["format"]))
             if content["min_reader"] > VERSION:
@@ -192,10 +193,26 @@ def plain_objects(objects: Mapping[str, Any]) -> dict[str, Any]:
     return copies
 
 
-def _json(content: object, indent: int | None = None) -> str:
+def plain_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
+    """The metrics as numbers of Python.
+
+    Raises:
+      InvalidArgumentError: one is no number.
+    """
     try:
-        return json.dumps(content, ensure_ascii=False, indent=indent, default=_refuse_object)
+        return {name: float(value) for name, value in metrics.items()}
     except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(
+            "a metric of a checkpoint must be a number", expected="name to float", got=str(error), hint="float(value)"
+        ) from None
+
+
+def _json(content: object, indent: int | None = None) -> bytes:
+    try:
+        text = json.dumps(content, ensure_ascii=False, indent=indent, default=_refuse_object).encode("utf-8")
+        _check_keys(content)
+        return text
+    except (TypeError, ValueError, RecursionError) as error:
         raise InvalidArgumentError(
             "objects and metrics of a checkpoint must be JSON",
             expected="dicts with str keys, lists, str, numbers, bool, None",
@@ -264,6 +281,20 @@ def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{value!r} is no text")
     return value
+
+
+def _check_keys(content: object) -> None:
+    """Refuse keys that `json` would make text of: they would not be read again as they were, and two may become one."""
+    rest = [content]
+    while rest:
+        item = rest.pop()
+        if isinstance(item, dict):
+            for key in item:
+                if not isinstance(key, str):
+                    raise TypeError(f"the key {key!r} of type {type(key).__name__}")
+            rest += item.values()
+        elif isinstance(item, (list, tuple)):
+            rest += item
 
 
 def _refuse_object(value: object) -> NoReturn:

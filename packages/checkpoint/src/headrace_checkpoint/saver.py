@@ -22,7 +22,7 @@ from headrace_checkpoint.checksum import in_threads
 from headrace_checkpoint.compression import check_compression
 from headrace_checkpoint.dtypes import Array
 from headrace_checkpoint.durable import DISK, Disk
-from headrace_checkpoint.manifest import Chunk, StoredTensor, plain_objects
+from headrace_checkpoint.manifest import Chunk, StoredTensor, plain_metrics, plain_objects
 from headrace_checkpoint.restore import Names, Part, RestoreReport, check_names, match_variables
 from headrace_checkpoint.retention import Best, Retention, SavedStep, best_steps
 from headrace_checkpoint.shared import Writers, write_shared_step
@@ -32,6 +32,7 @@ from headrace_checkpoint.storage import storage_of
 from headrace_checkpoint.store import (
     StepName,
     StoredStep,
+    check_step,
     list_steps,
     next_attempt,
     read_manifest,
@@ -147,6 +148,7 @@ class Saver:
         Raises:
           InvalidArgumentError: no session for variables that need one, or objects that are not JSON.
         """
+        step = check_step(step)
         values = _read(session, self._of(session), spare)
         if spare is not None:
             spare.reserve(values.values())
@@ -155,7 +157,7 @@ class Saver:
             "time": self._clock(),
             "streams": streams,
             "objects": plain_objects(states_of(objects or {})),
-            "metrics": {name: float(value) for name, value in (metrics or {}).items()},
+            "metrics": plain_metrics(metrics or {}),
             "compression": self._compression,
             "disk": self._disk,
         }
@@ -447,6 +449,7 @@ class CheckpointManager:
           OSError: the disk refused, now or in the background since the last call; earlier steps are still there.
         """
         self.wait()
+        step = check_step(step)
         write = self._saver.prepare(
             session, self.directory, step=step, metrics=metrics, objects=objects, spare=self._spare
         )
@@ -517,18 +520,22 @@ class CheckpointManager:
         if not self._is_chief:
             return path
         names = steps_of(self._storage)  # what another process saves from now on is none of those to choose from
-        kept = self._retention.steps_to_keep(map(self._described, names)) | {step}
-        for name in names:
-            if name.step not in kept:
+        described = {name: self._described(name) for name in names}
+        kept = self._retention.steps_to_keep(filter(None, described.values())) | {step}
+        for name, saved in described.items():
+            if saved is not None and name.step not in kept:
                 self._storage.remove(str(name))
         return path
 
     def _saved(self) -> list[SavedStep]:
-        return [self._described(name) for name in steps_of(self._storage)]
+        return [saved for name in steps_of(self._storage) if (saved := self._described(name)) is not None]
 
-    def _described(self, name: StepName) -> SavedStep:
+    def _described(self, name: StepName) -> SavedStep | None:
+        """What there is to choose by; None of a step of a later version, which is left to it."""
         try:
             manifest = read_manifest(self._storage, str(name))
+        except hr.errors.UnimplementedError:
+            return None
         except (hr.errors.DataLossError, hr.errors.NotFoundError):
             return SavedStep(name.step, {}, -math.inf)  # damaged: kept only as long as it is among the newest
         return SavedStep(name.step, manifest.metrics, manifest.time)

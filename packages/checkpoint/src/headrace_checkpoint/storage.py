@@ -103,7 +103,7 @@ class LocalStorage:
         return str(self._root)
 
     def names(self) -> list[str]:
-        """The names of all that is in it but what is not complete, whose names begin with a dot."""
+        """The names of the folders in it but of those that are not complete, whose names begin with a dot."""
         names = self._listed()
         while (again := self._listed()) != names:  # one look may miss both a step and the one that replaces it
             names = again
@@ -111,7 +111,8 @@ class LocalStorage:
 
     def _listed(self) -> set[str]:
         try:
-            return {name for name in os.listdir(self._root) if not name.startswith(".")}
+            with os.scandir(self._root) as entries:
+                return {entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir()}
         except (FileNotFoundError, NotADirectoryError):
             return set()
 

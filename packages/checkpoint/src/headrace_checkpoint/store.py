@@ -14,6 +14,7 @@ is no moment without it. The newest step is found by looking, not by a pointer f
 from __future__ import annotations
 
 import itertools
+import operator
 import os
 import re
 import sys
@@ -21,7 +22,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, SupportsIndex, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -31,7 +32,7 @@ from headrace_checkpoint.boxes import Box
 from headrace_checkpoint.checksum import in_threads
 from headrace_checkpoint.dtypes import Array
 from headrace_checkpoint.durable import DISK, Disk
-from headrace_checkpoint.manifest import MANIFEST, Chunk, Manifest, StoredFile, StoredTensor
+from headrace_checkpoint.manifest import MANIFEST, Chunk, Manifest, StoredFile, StoredTensor, plain_metrics
 from headrace_checkpoint.safetensors import SafetensorsFile
 from headrace_checkpoint.shards import encode_shards
 from headrace_checkpoint.storage import StepStorage, storage_of
@@ -40,6 +41,7 @@ __all__ = [
     "CheckpointWarning",
     "StepName",
     "StoredStep",
+    "check_step",
     "list_steps",
     "next_attempt",
     "read_manifest",
@@ -72,9 +74,10 @@ class StepName:
 
     @classmethod
     def parse(cls, name: str) -> StepName | None:
-        """Read a folder's name; None if it is none of ours."""
+        """Read a folder's name; None if it is none of ours, spelt just as ours are."""
         match = _STEP.fullmatch(name)
-        return None if match is None else cls(int(match[1]), int(match[2] or 1))
+        parsed = None if match is None else cls(int(match[1]), int(match[2] or 1))
+        return parsed if str(parsed) == name else None
 
     def __str__(self) -> str:
         return f"step-{self.step:08d}" + (f"-{self.attempt}" if self.attempt > 1 else "")
@@ -94,6 +97,28 @@ def next_attempt(storage: StepStorage, step: int) -> StepName:
     """The name of the folder that the next save of a step will make."""
     attempts = [name.attempt for name in steps_of(storage) if name.step == step]
     return StepName(step, max(attempts, default=0) + 1)
+
+
+def check_step(step: SupportsIndex) -> int:
+    """The number of a step to save.
+
+    Args:
+      step: an integer of any kind, such as the array without axes that a session gives.
+    Raises:
+      InvalidArgumentError: it is none, or out of range.
+    """
+    try:
+        number = int(operator.index(step))
+    except TypeError:
+        number = -1
+    if not 0 <= number <= _MAX_STEP:
+        raise InvalidArgumentError(
+            "the step to save is no number of a step",
+            expected="an integer, 0 <= step < 2**63",
+            got=repr(step),
+            hint="count training steps from 0",
+        )
+    return number
 
 
 def write_step(
@@ -129,13 +154,7 @@ def write_step(
       DTypeError: an array that cannot be stored.
       OSError: the disk refused; what was there before is still there.
     """
-    if not 0 <= step <= _MAX_STEP:
-        raise InvalidArgumentError(
-            "the step to save is out of range",
-            expected="0 <= step < 2**63",
-            got=str(step),
-            hint="count training steps from 0",
-        )
+    step = check_step(step)
     storage = storage_of(directory, disk)
     shards = encode_shards({name: np.asarray(array) for name, array in arrays.items()}, shard_bytes, compression)
     manifest = Manifest(
@@ -145,7 +164,7 @@ def write_step(
         files={shard.name: shard.file for shard in shards},
         streams=streams or {},
         objects=objects or {},
-        metrics={name: float(value) for name, value in (metrics or {}).items()},
+        metrics=plain_metrics(metrics or {}),
     )
     content = manifest.encode()
     for tries_left in itertools.count(_TRIES - 1, -1):
