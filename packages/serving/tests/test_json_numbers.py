@@ -122,6 +122,25 @@ def test_large_requests_give_the_same_tensors(echo: Any, dtype: str) -> None:
         np.testing.assert_array_equal(parse_infer(body, None, model.signatures).inputs["x"], ROWS.astype(dtype))
 
 
+def test_the_parser_is_kept_but_not_after_errors_nor_for_the_largest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new one for each document of megabytes waited for the system to clear its memory."""
+    numbers = {"a": ROWS.tolist()}
+    body = json.dumps(numbers).encode()
+    assert plain(parse_numbers(body)) == numbers
+    kept = json_numbers._kept.parser
+    assert kept is not None
+    first = parse_numbers(body)
+    assert plain(parse_numbers(memoryview(json.dumps({"a": (ROWS + 1).tolist()}).encode()))) is not None
+    assert json_numbers._kept.parser is kept
+    assert plain(first) == numbers  # what was read before is its caller's own
+    for unusual in (b'{"a": [1, 2], "a": 3}', b'{"a": [[1], 2]}', b"{", body[:-1]):
+        assert parse_numbers(unusual) is None
+        assert plain(parse_numbers(body)) == numbers
+    monkeypatch.setattr(json_numbers, "_KEPT_BYTES", len(body) - 1)
+    assert plain(parse_numbers(body)) == numbers
+    assert json_numbers._kept.parser is None
+
+
 def test_large_requests_of_integers(echo: Any) -> None:
     numbers = np.arange(6000).reshape(200, 30)
     body = json.dumps({"instances": numbers.tolist()}).encode()

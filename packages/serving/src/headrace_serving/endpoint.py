@@ -157,7 +157,7 @@ class Endpoint:
         )
         self.executor.settled = self._waiter.wake
         self.observer = Observer(server.repository, active=lambda: self._active, waiting=self._waiting_rows)
-        self._prepare: dict[Method, Callable[[ModelSpec, bytes], Prepared[InferAnswer]]] = {
+        self._prepare: dict[Method, Callable[[ModelSpec, bytes | memoryview], Prepared[InferAnswer]]] = {
             Method.PREDICT: server.prepare_predict,
             Method.CLASSIFY: server.prepare_classify,
             Method.REGRESS: server.prepare_regress,
@@ -379,7 +379,7 @@ class Endpoint:
         plain = body if encoding is None else decoded(body, encoding, self.limits.request_bytes)
         if call.method is Method.INFER:
             return self.server.prepare_infer(call.spec, plain, json_bytes)
-        return self._prepare[call.method](call.spec, bytes(plain))
+        return self._prepare[call.method](call.spec, plain)
 
     async def _outputs(self, prepared: Prepared[InferAnswer], request: _Request) -> Outputs:
         seconds = self.limits.seconds if prepared.timeout is None else min(prepared.timeout, self.limits.seconds)

@@ -170,15 +170,16 @@ def parse_infer(
             got=str(json_bytes),
             hint="it counts the bytes of the JSON document, before any compression",
         )
-    text = bytes(body[:json_bytes])
-    raw = memoryview(body)[len(text) :]
+    head = memoryview(body)[:json_bytes]
+    raw = memoryview(body)[len(head) :]
     if heads is not None and json_bytes is not None:
-        known = heads.request(text, raw, signatures)
+        known = heads.request(bytes(head), raw, signatures)
         if known is not None:
             return known
-    if len(text) >= MIN_BYTES and isinstance(document := parse_numbers(text), dict):
+    if len(head) >= MIN_BYTES and isinstance(document := parse_numbers(head), dict):
         with contextlib.suppress(BadRequestError, UnsupportedError):  # which are told better of the other form
             return _from_document(document, raw, signatures)
+    text = bytes(head)
     document = _object(parse_json(text, tokens=not strict, trailing=False), "the request")
     request = _from_document(document, raw, signatures)
     if heads is not None and json_bytes is not None:

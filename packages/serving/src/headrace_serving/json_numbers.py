@@ -8,7 +8,9 @@ documents that are right: whatever is unusual is left to the parser that knows h
 from __future__ import annotations
 
 import functools
+import itertools
 import math
+import threading
 from typing import Any
 
 import numpy as np
@@ -20,14 +22,26 @@ MIN_BYTES = 16 << 10
 _MIN_NUMBERS = 1000
 _MAX_OBJECTS = 64  # a list of more is one of rows, each of them small
 _MAX_RANK = 32
-_PIECE_BYTES = 1 << 16  # what it makes of each stays in the processor's cache
+_PIECE_BYTES = 1 << 20  # what it makes of each stays in the processor's cache; each lets other threads have a turn
+_KEPT_BYTES = 8 << 20
+"""Documents up to this size are read by a parser that each thread keeps. A new one gets 12 bytes of memory for each of
+the document's, which took a sixth of the parsing; what is kept for larger ones would be missed elsewhere."""
 
 
 class _Unusual(Exception):
     """A document that is not of the kind that this module is for."""
 
 
-def parse_numbers(body: bytes) -> JsonValue:
+class _Kept(threading.local):
+    """The parser of each thread."""
+
+    parser: Any = None
+
+
+_kept = _Kept()
+
+
+def parse_numbers(body: bytes | memoryview) -> JsonValue:
     """Parse a document, with its large nested lists of numbers as arrays of int64 or float64.
 
     Returns:
@@ -40,17 +54,22 @@ def parse_numbers(body: bytes) -> JsonValue:
     simdjson = _simdjson()
     if simdjson is None:
         return None
+    parser = _kept.parser if len(body) <= _KEPT_BYTES else None
+    _kept.parser = None  # one whose values are still there, as after an error, cannot parse anything else
+    if parser is None:
+        parser = simdjson.Parser()
     try:
-        document = simdjson.Parser().parse(body)
         lists = [0]
-        parsed = _value(document, lists, simdjson)
+        parsed = _value(parser.parse(body), lists, simdjson)
     except (ValueError, TypeError, RuntimeError, RecursionError, _Unusual):
         return None
+    if len(body) <= _KEPT_BYTES:
+        _kept.parser = parser
     return parsed if lists[0] == _brackets(body) else None  # else one of the lists holds others at its end
 
 
-def _brackets(body: bytes) -> int:
-    """Return how many lists begin; four times as fast as `bytes.count`, which took a sixth of the parsing."""
+def _brackets(body: bytes | memoryview) -> int:
+    """Return how many lists begin; six times as fast as `bytes.count`, which took a quarter of the parsing."""
     octets = np.frombuffer(body, np.uint8)
     pieces = range(0, len(octets), _PIECE_BYTES)
     return sum(int(np.count_nonzero(octets[start : start + _PIECE_BYTES] == ord("["))) for start in pieces)
@@ -89,14 +108,14 @@ def _array(value: Any, lists: list[int], simdjson: Any) -> JsonValue:
     probe, level = value, [value]
     while isinstance(probe, simdjson.Array):
         size = len(probe)
-        if any(len(item) != size for item in level) or len(shape) == _MAX_RANK:
+        if set(map(len, level)) != {size} or len(shape) == _MAX_RANK:
             raise _Unusual
         shape.append(size)
         lists[0] += len(level)
         probe = probe[0] if size else None
         if isinstance(probe, simdjson.Array):
-            level = [item for parent in level for item in parent]
-            if any(type(item) is not simdjson.Array for item in level):
+            level = list(itertools.chain.from_iterable(level))
+            if set(map(type, level)) != {simdjson.Array}:
                 raise _Unusual
     if not isinstance(probe, (int, float)) or math.prod(shape) < _MIN_NUMBERS:
         if len(shape) > 1:

@@ -33,7 +33,9 @@ class PredictRequest:
     by_row: bool
 
 
-def parse_predict(body: bytes, signatures: Mapping[str, Signature], *, strict: bool = False) -> PredictRequest:
+def parse_predict(
+    body: bytes | memoryview, signatures: Mapping[str, Signature], *, strict: bool = False
+) -> PredictRequest:
     """Parse a predict request.
 
     Args:
@@ -47,7 +49,7 @@ def parse_predict(body: bytes, signatures: Mapping[str, Signature], *, strict: b
     if len(body) >= MIN_BYTES and isinstance(document := parse_numbers(body), dict):
         with contextlib.suppress(BadRequestError, UnsupportedError):  # which are told better of the other form
             return _from_document(document, signatures)
-    return _from_document(parse_object(body, strict=strict), signatures)
+    return _from_document(parse_object(bytes(body), strict=strict), signatures)
 
 
 def _from_document(document: dict[str, JsonValue], signatures: Mapping[str, Signature]) -> PredictRequest:

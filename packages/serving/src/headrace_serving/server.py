@@ -127,7 +127,7 @@ class ModelServer:
         """Answer a regress request of TensorFlow Serving; arguments and errors as `predict` has them."""
         return _compute(self.prepare_regress(spec, body)).body
 
-    def prepare_predict(self, spec: ModelSpec, body: bytes) -> Prepared[InferAnswer]:
+    def prepare_predict(self, spec: ModelSpec, body: bytes | memoryview) -> Prepared[InferAnswer]:
         """Check a predict request; arguments and errors as `predict` has them."""
         lease, request = self._parsed(
             spec, lambda model: parse_predict(body, model.signatures, strict=self._strict), self.repository.lease
@@ -138,17 +138,21 @@ class ModelServer:
 
         return Prepared(Work(request.signature, request.inputs, model=_named(lease)), finish, lease)
 
-    def prepare_classify(self, spec: ModelSpec, body: bytes) -> Prepared[InferAnswer]:
+    def prepare_classify(self, spec: ModelSpec, body: bytes | memoryview) -> Prepared[InferAnswer]:
         """Check a classify request; arguments and errors as `predict` has them."""
         return self._prepare_examples(spec, body, format_classify)
 
-    def prepare_regress(self, spec: ModelSpec, body: bytes) -> Prepared[InferAnswer]:
+    def prepare_regress(self, spec: ModelSpec, body: bytes | memoryview) -> Prepared[InferAnswer]:
         """Check a regress request; arguments and errors as `predict` has them."""
         return self._prepare_examples(spec, body, format_regress)
 
-    def _prepare_examples(self, spec: ModelSpec, body: bytes, form: _FormatExamples) -> Prepared[InferAnswer]:
+    def _prepare_examples(
+        self, spec: ModelSpec, body: bytes | memoryview, form: _FormatExamples
+    ) -> Prepared[InferAnswer]:
         lease, request = self._parsed(
-            spec, lambda model: parse_examples(body, model.signatures, strict=self._strict), self.repository.lease
+            spec,
+            lambda model: parse_examples(bytes(body), model.signatures, strict=self._strict),
+            self.repository.lease,
         )
 
         def finish(outputs: Outputs) -> InferAnswer:
