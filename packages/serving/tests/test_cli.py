@@ -328,3 +328,10 @@ def test_the_command_is_found_by_name() -> None:
 def test_help_shows_the_two_commands_on_lines_of_their_own() -> None:
     text = CliRunner().invoke(serve, ["--help"]).output
     assert "\n  headrace serve --model mnist=models/mnist --port 8501\n  curl -d " in text
+
+
+def test_workers_need_posix(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(signal, "SIGHUP")
+    code, said = fails(["--model", f"half={models / 'half'}", "--workers", "2"])
+    assert code == 2
+    assert "--workers need a system that lets processes share a socket, which Windows does not." in said

@@ -206,3 +206,29 @@ run(app, listener, lambda: print(url_of(listener, "https"), flush=True), certifi
                 connection.close()
         process.terminate()
         assert process.wait(30) == 0
+
+
+SERVE_WITHOUT_POSIX = """
+import signal, sys
+sys.modules.update(dict.fromkeys(["fcntl", "termios", "resource", "uvloop"]))  # as on Windows
+del signal.SIGHUP
+from headrace_serving import ModelRepository, ModelServer, create_app
+from headrace_serving.listen import listen, run, url_of
+
+listener = listen("127.0.0.1", 0)
+run(create_app(ModelServer(ModelRepository([]))), listener, lambda: print(url_of(listener), flush=True))
+"""
+
+
+def test_it_serves_where_there_are_no_parts_of_posix() -> None:
+    with subprocess.Popen([sys.executable, "-c", SERVE_WITHOUT_POSIX], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            address = urlsplit(_line(process))
+            connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=30)
+            connection.request("GET", "/v2/health/live")
+            assert connection.getresponse().status == 200
+            connection.close()
+            process.terminate()
+            assert process.wait(30) == 0
+        finally:
+            process.kill()

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import re
+import signal
 import sys
 import threading
 from collections.abc import Mapping
@@ -288,6 +289,8 @@ def serve(
         raise click.UsageError(f"--label names {unknown[0]!r}, which is no model of --model")
     if (tls_certificate is None) != (tls_key is None):
         raise click.UsageError("--tls-certificate and --tls-key need each other.")
+    if workers > 1 and not hasattr(signal, "SIGHUP"):
+        raise click.UsageError("--workers need a system that lets processes share a socket, which Windows does not.")
     if workers > 1 and grpc_port == 0:
         raise click.UsageError("--workers need a --grpc-port that all of them can have, not 0.")
     place = worker_place()

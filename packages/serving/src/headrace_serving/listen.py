@@ -101,11 +101,11 @@ def run(
     def reload(number: int, frame: FrameType | None) -> None:
         threading.Thread(target=hangup, name="headrace-serving-hangup", daemon=True).start()
 
+    handlers: dict[signal.Signals, _Handler] = dict.fromkeys([signal.SIGTERM, signal.SIGINT], server.handle_exit)
+    if hasattr(signal, "SIGHUP"):  # Windows has none
+        handlers[signal.SIGHUP] = reload
     sys.setswitchinterval(_SWITCH_SECONDS)
-    with (
-        listener,
-        _handling({signal.SIGTERM: server.handle_exit, signal.SIGINT: server.handle_exit, signal.SIGHUP: reload}),
-    ):
+    with listener, _handling(handlers):
         announce()
         server.run(sockets=[listener])
 

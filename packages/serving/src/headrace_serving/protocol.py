@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import functools
 import sys
-import termios
 from collections.abc import Awaitable, Callable
 from typing import cast
 
@@ -94,10 +92,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _unread(self) -> int:
         """How many bytes the client has not received; those count that the system has taken, as many as megabytes."""
-        taken = 0
-        with contextlib.suppress(OSError):  # not every system tells
-            number = self.transport.get_extra_info("socket").fileno()
-            taken = int.from_bytes(fcntl.ioctl(number, termios.TIOCOUTQ, bytes(4)), sys.byteorder)
+        taken = _taken_by_system(self.transport.get_extra_info("socket").fileno())
         return self.transport.get_write_buffer_size() + taken
 
     def _cut_off(self) -> None:
@@ -194,6 +189,18 @@ class _Filling(asyncio.BufferedProtocol):
             self.done.set_result(None)
         else:
             self.done.set_exception(error)
+
+
+def _taken_by_system(number: int) -> int:
+    """Return how many bytes the system still has to send for a socket, known by its number; 0 where nothing tells."""
+    try:
+        from fcntl import ioctl  # POSIX has these; elsewhere a client counts as reading while the server's own
+        from termios import TIOCOUTQ  # buffer gets smaller
+    except ImportError:
+        return 0
+    with contextlib.suppress(OSError):  # not every system knows what is asked
+        return int.from_bytes(ioctl(number, TIOCOUTQ, bytes(4)), sys.byteorder)
+    return 0
 
 
 def _stated_length(headers: list[tuple[bytes, bytes]]) -> int | None:
