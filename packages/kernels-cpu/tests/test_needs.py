@@ -137,3 +137,26 @@ def test_large_gradients_are_applied_before_more_are_made() -> None:
 
     assert alive(1024) < 2
     assert alive(128) >= 3
+
+
+def test_values_of_numpy_kernels_end_where_planning_says() -> None:
+    """The rows of a sparse update are five arrays, of which at most three are needed at once."""
+    rng = np.random.default_rng(0)
+    graph = hr.Graph()
+    with graph.as_default():
+        ids = hr.placeholder(hr.int32, [2048], name="ids")
+        table = hr.Variable(rng.standard_normal((20000, 128), np.float32), name="table")
+        loss = hr.mean(hr.square(hr.gather(table.value, ids)))
+        train = hr.optim.Momentum(0.1, momentum=0.9).minimize(loss)
+    feeds = {"ids:0": rng.integers(0, 20000, 2048).astype(np.int32)}
+    with session(graph) as running:
+        planned = running.explain([loss, train], feeds).memory.peak_bytes
+        step = running.make_callable([loss, train], list(feeds))
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            step(*feeds.values())
+            taken = tracemalloc.get_traced_memory()[1] - before
+        finally:
+            tracemalloc.stop()
+    assert taken == pytest.approx(planned, rel=0.05, abs=40_000)

@@ -61,7 +61,37 @@ def normalised() -> tuple[hr.Graph, list[Any], Arrays]:
     return graph, [loss, train], {"x:0": rng.standard_normal((1024, 300), np.float32)}
 
 
-MODELS = [multilayer, convolutional, normalised]
+def attentive() -> tuple[hr.Graph, list[Any], Arrays]:
+    """A training step of attention: products of views, whose results are turned and joined again."""
+    rng = np.random.default_rng(0)
+    graph = hr.Graph()
+    with graph.as_default():
+        x = hr.placeholder(hr.float32, [512, 96], name="x")
+        w = hr.Variable(rng.standard_normal((96, 288), np.float32) * np.float32(0.1), name="w")
+
+        def headed(part: hr.Tensor) -> hr.Tensor:
+            return hr.permute_dims(hr.reshape(part, [8, 64, 4, 24]), (0, 2, 1, 3))
+
+        q, k, v = map(headed, hr.split(x @ w, 3, axis=1))
+        mixed = hr.nn.softmax(hr.matmul(q, k, transpose_b=True)) @ v
+        y = hr.reshape(hr.permute_dims(mixed, (0, 2, 1, 3)), [512, 96])
+        train = hr.optim.SGD(0.1).minimize(hr.mean(hr.square(y)))
+    return graph, [y, train], {"x:0": rng.standard_normal((512, 96), np.float32)}
+
+
+def embedded() -> tuple[hr.Graph, list[Any], Arrays]:
+    """A training step that changes rows of a table."""
+    rng = np.random.default_rng(0)
+    graph = hr.Graph()
+    with graph.as_default():
+        ids = hr.placeholder(hr.int32, [2048], name="ids")
+        table = hr.Variable(rng.standard_normal((20000, 128), np.float32), name="table")
+        loss = hr.mean(hr.square(hr.gather(table.value, ids)))
+        train = hr.optim.Momentum(0.1, momentum=0.9).minimize(loss)
+    return graph, [loss, train], {"ids:0": rng.integers(0, 20000, 2048).astype(np.int32)}
+
+
+MODELS = [multilayer, convolutional, normalised, attentive, embedded]
 
 
 def measured(session: hr.Session, fetches: list[Any], feeds: Arrays) -> int:

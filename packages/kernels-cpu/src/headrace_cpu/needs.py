@@ -51,7 +51,7 @@ def memory_of(layout: Layout) -> PlannedMemory:
             unknown += unknown_needs(line)
             if not line.kernel.aliases:
                 outside |= {n: bounds[n] for n in line.outputs if n not in layout.allocation.offsets}
-            extra = workspace_of(line)
+            extra = workspace_of(line, bounds)
             if extra.bytes:
                 number = len(layout.numbers) + len(workspaces)
                 workspaces[number], outside[number] = extra, extra.bytes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -24,6 +25,7 @@ from headrace_cpu.units import Stop, contains_blocks, stops_in
 
 __all__ = ["StepSource"]
 
+_VALUE = re.compile(r"\bv\d+\b")
 _Driver = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
 
@@ -290,11 +292,27 @@ class StepSource:
         if hosted:
             lines.append("  with errstate(all='ignore'):")
             indent = "    "
-        for run, text in zip(self.layout.runs, self.followed if instrumented else self.runs, strict=True):
+        texts = self.followed if instrumented else self.runs
+        for run, text, over in zip(self.layout.runs, texts, self._over(texts, results), strict=True):
             lines.append(f"{indent}{text}")
             self.first_lines[len(lines)] = run
+            if over:
+                lines.append(f"{indent}del {', '.join(over)}")
         lines.append(f"  return [{', '.join(results)}]")
         return "\n".join(lines) + "\n"
+
+    def _over(self, texts: Sequence[str], results: Sequence[str]) -> list[list[str]]:
+        """For each run the values of NumPy kernels that nothing needs after it: planning counts them no longer."""
+        made = {f"v{n}" for run in self.layout.runs if run.kind == "host" for n in self._made_in(run)}
+        made -= {name for text in results for name in _VALUE.findall(text)}
+        last = {name: position for position, text in enumerate(texts) for name in _VALUE.findall(text) if name in made}
+        over: list[list[str]] = [[] for _ in texts]
+        for name, position in last.items():
+            over[position].append(name)
+        return over
+
+    def _made_in(self, run: Run) -> tuple[int, ...]:
+        return self.program.lines[run.lines[0]].outputs
 
     def _results(self) -> list[str]:
         texts = []

@@ -23,7 +23,7 @@ from headrace.graph.source import SourceLine, user_line
 if TYPE_CHECKING:
     from headrace.variable import Variable
 
-__all__ = ["Graph"]
+__all__ = ["Graph", "take_back"]
 
 _rule_numbers = itertools.count()
 
@@ -321,16 +321,6 @@ class Graph:
             merge.inputs = (*merge.inputs, back)
             merge.attrs = {**merge.attrs, "N": len(merge.inputs)}
 
-    def take_back(self, operations: Collection[Operation]) -> None:
-        """Remove operations that no other one needs: a pass does so with a graph that nobody else has seen yet."""
-        with self._lock:
-            for operation in operations:
-                del self._by_name[operation.name]
-            dropped = frozenset(operations)
-            self._operations = [operation for operation in self._operations if operation not in dropped]
-            for index, operation in enumerate(self._operations):
-                operation.index = index
-
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
         """Take back what is added inside if it ends with an error; other threads wait meanwhile."""
@@ -418,6 +408,17 @@ class Graph:
 
     def __repr__(self) -> str:
         return f"<hr.Graph of {len(self._operations)} operations>"
+
+
+def take_back(graph: Graph, operations: Collection[Operation]) -> None:
+    """Remove operations that no other one needs: a pass does so with a graph that nobody else has seen yet."""
+    with graph._lock:
+        for operation in operations:
+            del graph._by_name[operation.name]
+        dropped = frozenset(operations)
+        graph._operations = [operation for operation in graph._operations if operation not in dropped]
+        for index, operation in enumerate(graph._operations):
+            operation.index = index
 
 
 def _foreign(operation: Operation) -> GraphError:

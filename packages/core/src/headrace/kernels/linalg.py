@@ -36,8 +36,8 @@ def _narrow_matmul(op: OpContext, a: Array, b: Array) -> Any:
     return _matmul(op, a.astype(np.float32), b.astype(np.float32)).astype(a.dtype)
 
 
-@register_kernel("BatchMatMul", takes_out=True)
-@register_kernel("BatchMatMulV2", takes_out=True)
+@register_kernel("BatchMatMul", takes_out=True, packs=[0, 1])
+@register_kernel("BatchMatMulV2", takes_out=True, packs=[0, 1])
 def _batch_matmul(op: OpContext, x: Array, y: Array, out: Any = None) -> Any:
     left = _adjoint(_for_blas(x)) if op.attr("adj_x") else _for_blas(x)
     right = _adjoint(_for_blas(y)) if op.attr("adj_y") else _for_blas(y)

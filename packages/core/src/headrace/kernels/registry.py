@@ -38,6 +38,10 @@ class Kernel:
       direct: the function is called without `op`, and with the array to write to as `out=`: a NumPy universal function.
       workspace: for an operation with known shapes the bytes that the function allocates beside its outputs while it
         runs, or None where they are few. Plans count them.
+      copies: flat indices of inputs of which it allocates a copy, or as much, while it runs; unlike `workspace` it is
+        counted where sizes only show in the step, too.
+      packs: flat indices of inputs that it copies where they are views with gaps; where such an input may share memory
+        with the output, the copy is the output.
     """
 
     op_type: str
@@ -50,6 +54,8 @@ class Kernel:
     binds_once: bool = False
     direct: bool = False
     workspace: Workspace | None = None
+    copies: tuple[int, ...] = ()
+    packs: tuple[int, ...] = ()
 
     def accepts(self, attrs: Mapping[str, Any]) -> bool:
         """True if the type attrs are among those the kernel computes."""
@@ -70,6 +76,8 @@ def register_kernel(
     aliases: Sequence[int] = (),
     binds_once: bool = False,
     workspace: Workspace | None = None,
+    copies: Sequence[int] = (),
+    packs: Sequence[int] = (),
 ) -> Callable[[Function], Function]:
     """Register the decorated function as a kernel of an operation type.
 
@@ -84,6 +92,8 @@ def register_kernel(
       aliases: see `Kernel`; a kernel that may return its input or a view of it must say so.
       binds_once: see `Kernel`.
       workspace: see `Kernel`.
+      copies: see `Kernel`.
+      packs: see `Kernel`.
     Raises:
       AlreadyExistsError: a kernel of the same key is registered.
       UnknownOpError: there is no such operation type.
@@ -112,6 +122,8 @@ def register_kernel(
                 aliases=tuple(aliases),
                 binds_once=binds_once,
                 workspace=workspace,
+                copies=tuple(copies),
+                packs=tuple(packs),
             )
         )
         return function

@@ -15,7 +15,7 @@ from headrace.ops.shapes import checked_sizes, normalize_axis, reshaped, scalar_
 from headrace.types import Array, Shape, broadcast_shapes
 
 
-@register_kernel("Reshape", aliases=[0])
+@register_kernel("Reshape", aliases=[0], packs=[0])
 def _reshape(op: OpContext, tensor: Array, shape: Array) -> Array:
     tensor = np.asarray(tensor)
     return tensor.reshape(memoized(_new_shape, tensor.shape, shape))

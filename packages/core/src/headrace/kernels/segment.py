@@ -36,15 +36,15 @@ def reduce_segments(ufunc: np.ufunc, data: Array, ids: Array, count: int, empty:
     order = order[np.searchsorted(ids[order], 0) :]
     if not order.size or not result.size:
         return result
-    rows, sorted_ids = data[order], ids[order]
+    sorted_ids = ids[order]
     starts = np.flatnonzero(np.concatenate([[True], sorted_ids[1:] != sorted_ids[:-1]]))
     wide = np.dtype(np.float32) if data.dtype in _NARROW else data.dtype
-    lengths = np.diff(starts, append=len(rows))
+    lengths = np.diff(starts, append=len(order))
     alone = lengths == 1
-    result[sorted_ids[starts[alone]]] = rows[starts[alone]]  # reduceat takes as long for one row as for many
+    result[sorted_ids[starts[alone]]] = data[order[starts[alone]]]  # reduceat takes as long for one row as for many
     if not alone.all():
         several, lengths = np.repeat(~alone, lengths), lengths[~alone]
-        reduced = ufunc.reduceat(rows[several], np.cumsum(lengths) - lengths, axis=0, dtype=wide)
+        reduced = ufunc.reduceat(data[order[several]], np.cumsum(lengths) - lengths, axis=0, dtype=wide)
         result[sorted_ids[starts[~alone]]] = reduced
     return result
 
@@ -90,7 +90,7 @@ def _register_segment(op_type: str, ufunc: np.ufunc, empty: Filler) -> None:
         count = _check_sorted(segment_ids)
         return reduce_segments(ufunc, data, segment_ids, count, empty(data.dtype))
 
-    register_kernel(op_type)(kernel)
+    register_kernel(op_type, copies=[0])(kernel)
 
 
 _register_segment("SegmentSum", np.add, _zero)
@@ -138,7 +138,7 @@ def _register_unsorted(op_type: str, ufunc: np.ufunc, empty: Filler) -> None:
         rows = data.reshape(ids.size, *data.shape[ids.ndim :])
         return reduce_segments(ufunc, rows, ids.reshape(-1), count, empty(data.dtype))
 
-    register_kernel(op_type)(kernel)
+    register_kernel(op_type, copies=[0])(kernel)
 
 
 _register_unsorted("UnsortedSegmentSum", np.add, _zero)

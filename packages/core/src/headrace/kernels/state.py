@@ -124,7 +124,8 @@ def change_rows(ufunc: np.ufunc, target: Array, indices: Array, rows: Array) -> 
     placed = flat[order]
     differ = placed[1:] != placed[:-1]
     if differ.all():
-        target[flat] = ufunc(target[flat], updates)
+        changed = target[flat]
+        target[flat] = ufunc(changed, updates, out=changed)
         return
     starts = np.flatnonzero(np.concatenate([[True], differ]))
     turns = np.arange(flat.size) - np.repeat(starts, np.diff(starts, append=flat.size))
@@ -148,8 +149,8 @@ def _replace_at(target: Array, indices: Array, rows: Array) -> None:
     target[indices] = rows  # in order: NumPy promises that the last of repeated rows stays
 
 
-register_kernel("ResourceScatterSub")(_scatter(_subtract_at))
-register_kernel("ResourceScatterAdd")(_scatter(_add_at))
+register_kernel("ResourceScatterSub", copies=[2])(_scatter(_subtract_at))
+register_kernel("ResourceScatterAdd", copies=[2])(_scatter(_add_at))
 register_kernel("ResourceScatterUpdate")(_scatter(_replace_at))
 
 

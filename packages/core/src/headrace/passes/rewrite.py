@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from headrace.graph.frames import back_edge, forward_inputs
-from headrace.graph.graph import Graph
+from headrace.graph.graph import Graph, take_back
 from headrace.graph.operation import Operation, Tensor
 from headrace.types import Shape
 
@@ -115,7 +115,7 @@ def rewrite_live(graph: Graph, rule: Rule) -> Graph:
     result = rewrite(graph, rule)
     needed = _needed(result)
     if len(needed) < len(result.operations):
-        result.take_back([op for op in result.operations if op not in needed])
+        take_back(result, [op for op in result.operations if op not in needed])
     return result
 
 

@@ -13,6 +13,7 @@ from headrace.graph.operation import Operation, Tensor
 from headrace.passes.cost import arithmetic
 from headrace.plan.memory import MemoryUse, Step, memory_use
 from headrace.plan.program import Line, Program, is_handle
+from headrace.plan.views import packed_inputs
 
 __all__ = [
     "LARGEST_SHOWN",
@@ -104,9 +105,12 @@ def memory_of(program: Program) -> PlannedMemory:
     bounds = size_bounds(program)
     names: dict[int, LargeValue] = {}
     unknown: list[str] = []
-    for line, step in zip(program.lines, program.steps, strict=True):
+    for line, step, packed in zip(program.lines, program.steps, packed_inputs(program), strict=True):
         unknown += unknown_needs(line)
-        extra = workspace_of(line)
+        extra = workspace_of(line, bounds, [position for position in packed if position not in line.kernel.aliases])
+        if any(position in line.kernel.aliases for position in packed):  # what it gives is a copy then, and no view
+            step = replace(step, aliases=())
+            outside |= {number: bounds[number] for number in line.outputs}
         if extra.bytes:
             number = len(program.tensors) + len(steps)
             names[number], outside[number] = extra, extra.bytes
@@ -176,10 +180,17 @@ def unknown_needs(line: Line) -> list[str]:
     return reasons
 
 
-def workspace_of(line: Line) -> LargeValue:
-    """What the kernel of a line allocates while it runs, as far as it says and shapes tell."""
+def workspace_of(line: Line, bounds: Sequence[int], packed: Sequence[int] = ()) -> LargeValue:
+    """What the kernel of a line allocates while it runs, as far as it says and shapes tell.
+
+    Args:
+      line: of a program.
+      bounds: what `size_bounds` gave for that.
+      packed: positions of inputs that it copies because they have gaps.
+    """
     known = all(tensor.shape.is_fully_defined for tensor in (*line.op.inputs, *line.op.outputs))
     size = line.kernel.workspace(line.op) if line.kernel.workspace is not None and known else 0
+    size += sum(bounds[line.inputs[position]] for position in (*line.kernel.copies, *packed))
     return LargeValue(f"workspace of {line.op.name}", size, where=line.op.location)
 
 
