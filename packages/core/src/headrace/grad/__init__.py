@@ -74,6 +74,7 @@ from headrace.grad import (  # noqa: F401
     state,
     stateless_random,
     strings,
+    suppression,
     tables,
     tensor_array,
     tensor_bytes,

@@ -75,6 +75,7 @@ from headrace.kernels import (  # noqa: F401
     state,
     stateless_random,
     strings,
+    suppression,
     tables,
     tensor_array,
     tensor_bytes,

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.errors import InvalidArgumentError, OutOfRangeError
+from headrace.errors import OutOfRangeError
 from headrace.interfaces import OpContext
 from headrace.kernels.registry import register_kernel
 from headrace.ops.image import check_sampled, patch_sizes, sampled_size
@@ -187,49 +187,6 @@ def _crop(op: OpContext, image: Array, down: Array, across: Array) -> Array:
         )
         values = upper + (lower - upper) * dy
     return np.where(inside[:, :, None], values.astype(np.float32), np.float32(op.attr("extrapolation_value")))
-
-
-@register_kernel("NonMaxSuppressionV3")
-def _non_max_suppression(
-    op: OpContext, boxes: Array, scores: Array, most: Array, iou_threshold: Array, score_threshold: Array
-) -> Array:
-    if int(most) < 0:
-        raise InvalidArgumentError(
-            "max_output_size is negative",
-            expected=">= 0",
-            got=str(int(most)),
-            hint="hr.size(scores) keeps all that do not overlap",
-        )
-    if not 0 <= float(iou_threshold) <= 1:
-        raise InvalidArgumentError(
-            "iou_threshold is out of range",
-            expected="0 to 1",
-            got=str(float(iou_threshold)),
-            hint="give the overlap as a fraction: 0.5, not 50",
-        )
-    boxes, values = boxes.astype(np.float32), scores.astype(np.float32)
-    low, high = np.minimum(boxes[:, :2], boxes[:, 2:]), np.maximum(boxes[:, :2], boxes[:, 2:])
-    areas = np.prod(high - low, axis=1)
-    candidates = np.flatnonzero(values > float(score_threshold))
-    candidates = candidates[np.argsort(-values[candidates], kind="stable")]
-    chosen: list[int] = []
-    while len(candidates) and len(chosen) < int(most):
-        best, candidates = int(candidates[0]), candidates[1:]
-        chosen.append(best)
-        common = np.minimum(high[best], high[candidates]) - np.maximum(low[best], low[candidates])
-        overlap = np.prod(np.maximum(common, 0), axis=1)
-        ratio = overlap / (areas[best] + areas[candidates] - overlap)
-        ratio = np.where((areas[best] > 0) & (areas[candidates] > 0), ratio, np.float32(0))
-        candidates = candidates[~(ratio > np.float32(iou_threshold))]
-    return np.array(chosen, np.int32)
-
-
-@register_kernel("NonMaxSuppressionV4")
-def _padded_non_max_suppression(op: OpContext, *inputs: Array) -> tuple[Array, Array]:
-    chosen = _non_max_suppression(op, *inputs)
-    padded = np.zeros(int(inputs[2]) if op.attr("pad_to_max_output_size") else len(chosen), np.int32)
-    padded[: len(chosen)] = chosen
-    return padded, np.array(len(chosen), np.int32)
 
 
 def _parts(images: Array) -> Array:

@@ -78,6 +78,7 @@ from headrace.ops import (  # noqa: F401
     state,
     stateless_random,
     strings,
+    suppression,
     tables,
     tensor_array,
     tensor_bytes,

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from headrace import types
 from headrace.errors import InvalidArgumentError, ShapeError
 from headrace.graph import attr
 from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
@@ -202,54 +201,6 @@ def _crop_shape(op: InferenceContext) -> list[Shape]:
             hint=_BOX_HINT + ", box_indices the image of each",
         )
     return [Shape([numbers[0] if numbers.rank and count is None else count, rows, columns, channels])]
-
-
-_THRESHOLD = attr.type(types.float16, types.float32, default=types.float32)
-
-
-_SUPPRESSED = {
-    "boxes": "T",
-    "scores": "T",
-    "max_output_size": "int32",
-    "iou_threshold": "T_threshold",
-    "score_threshold": "T_threshold",
-}
-
-
-@register_op(
-    "NonMaxSuppressionV3",
-    inputs=_SUPPRESSED,
-    outputs={"selected_indices": "int32"},
-    attrs={"T": _THRESHOLD, "T_threshold": _THRESHOLD},
-)
-def _suppression_shape(op: InferenceContext) -> list[Shape]:
-    """Which boxes stay, best score first, when each removes the worse ones that overlap it too much."""
-    count, four = op.inputs[0].shape.with_rank(2)
-    if four not in (None, 4) or not op.inputs[1].shape.is_compatible_with(Shape([count])):
-        raise ShapeError(
-            "boxes do not fit",
-            expected="boxes [n, 4], scores [n]",
-            got=f"{op.inputs[0].shape}, {op.inputs[1].shape}",
-            hint=_BOX_HINT + ", scores one number for each",
-        )
-    for index, what in ((2, "max_output_size"), (3, "iou_threshold"), (4, "score_threshold")):
-        check_scalar(op.inputs[index].shape, what)
-    return [Shape([None])]
-
-
-@register_op(
-    "NonMaxSuppressionV4",
-    inputs=_SUPPRESSED,
-    outputs={"selected_indices": "int32", "valid_outputs": "int32"},
-    attrs={"T": _THRESHOLD, "T_threshold": _THRESHOLD, "pad_to_max_output_size": attr.bool(False)},
-)
-def _padded_suppression_shape(op: InferenceContext) -> list[Shape]:
-    """`NonMaxSuppressionV3` and how many boxes stay; on request with zeros behind them, as many as may stay."""
-    shapes = _suppression_shape(op)
-    most = op.constant(2)
-    if op.attr("pad_to_max_output_size") and most is not None and int(most) >= 0:
-        shapes = [Shape([int(most)])]
-    return [*shapes, Shape([])]
 
 
 _COLOURS = {"T": attr.type("bfloat16", "float16", "float32", "float64", default="float32")}
