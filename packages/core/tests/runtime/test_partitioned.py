@@ -84,6 +84,23 @@ def test_A52_state_is_where_it_was_placed_and_keeps_its_value_from_step_to_step(
         assert (devices["VarHandleOp"], devices["AssignAddVariableOp"]) == ("CPU:3", "CPU:3")
 
 
+@pytest.mark.parametrize("in_process", [False, True])
+def test_A53_what_is_colocated_with_a_variable_runs_where_it_lives(in_process: bool) -> None:
+    """A variable was refused: only its handle was taken."""
+    outside = hr.Variable(np.float32(1))
+    with hr.Graph().as_default() as graph:
+        with hr.device("CPU:3"):
+            v = outside if in_process else hr.Variable(np.float32(1))
+        with hr.device("CPU:1"), hr.colocate_with(v):
+            number = hr.random.uniform([], name="number")
+            value = v.read() + number * 0.0
+    with hr.Session(graph, config=FOUR) as session:
+        assert session.run(value) == 1
+        devices = {op.type: op.device[-5:] for op in session.optimized_graph(value).operations}
+        assert devices["RandomUniform"] == devices["VarHandleOp"]
+        assert devices["VarHandleOp"] == "CPU:3" or in_process
+
+
 def test_A55_the_first_error_ends_every_part_and_names_its_operation() -> None:
     with hr.Graph().as_default() as graph:
         with hr.device("CPU:1"):

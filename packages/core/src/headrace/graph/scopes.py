@@ -257,13 +257,16 @@ def without_control_dependencies() -> Iterator[None]:
 
 
 @contextmanager
-def colocate_with(item: Operation | Tensor) -> Iterator[None]:
+def colocate_with(item: Any) -> Iterator[None]:
     """Ask that the operations created inside run on the device of the given one, wherever that will be.
+
+    It is an operation, or a tensor that one gives; or a variable, whose device is the one on which it lives.
 
     What `hr.device` asks for around is forgotten inside: it was not meant for what lives with something else.
     """
     outer = _scope.get()
-    with enter(replace(outer, devices=(), colocation=(*outer.colocation, _operation(item).name))):
+    name = _operation(getattr(item, "handle", item)).name
+    with enter(replace(outer, devices=(), colocation=(*outer.colocation, name))):
         yield
 
 
