@@ -27,7 +27,8 @@ def test_a_group_has_its_time_at_the_first_operation_that_is_not_only_a_part_of_
         hr.identity(hr.identity(hr.constant(1.0, name="part"), name="a"), name="b")
     (device,) = run_metadata(_trace(graph, ("part a b", 10_000, 13_000), ("part", 13_000, 14_000))).step_stats.dev_stats
     times = {node.node_name: node.all_end_rel_micros for node in device.node_stats}
-    assert times == {"a": 3, "part": 1}
+    assert times == {"a": 3, "part": 1, "b": 0}
+    assert all(node.output for node in device.node_stats)  # else TensorBoard hatches it, as what was not used
 
 
 def test_times_of_one_operation_are_added_up() -> None:

@@ -27,7 +27,8 @@ def run_metadata(trace: hr.Trace, *, scoped: bool = False) -> RunMetadata:
     """Return the compute time and memory of every operation that the trace saw, summed over its steps.
 
     TensorBoard takes one record for each operation, so the times of several runs of one are added up. What a backend
-    runs as a whole has its time at the first operation that is not only a part of others.
+    runs as a whole has its time at the first operation that is not only a part of others; the other members have none
+    of their own, but count as used.
 
     Args:
       trace: of `session.run(..., trace=trace)`.
@@ -61,16 +62,18 @@ def run_metadata(trace: hr.Trace, *, scoped: bool = False) -> RunMetadata:
 
 
 def _runs(trace: hr.Trace) -> Iterator[tuple[hr.Operation, int, int]]:
-    """The operation whose time a run is, its start and its end."""
+    """The operation whose time a run is, its start and its end; the rest of a group with no time."""
     for step in trace.steps:
         kernels = dict(zip(step.operations, step.kernels, strict=False))
         for segment in step.segments:
             for group, start, end in zip(segment.groups, segment.starts_ns, segment.ends_ns, strict=True):
-                yield next((op for op in group if kernels.get(op)), group[0]), start, end
+                first = next((op for op in group if kernels.get(op)), group[0])
+                yield first, start, end
+                yield from ((op, start, start) for op in group if op is not first)
 
 
 def _node_stats(name: str, start_ns: int, spent_ns: int, operation: hr.Operation) -> NodeExecStats:
-    micros = max(1, round(spent_ns / 1000))  # a time of zero counts as not measured
+    micros = max(1, round(spent_ns / 1000)) if spent_ns else 0  # a time of zero counts as not measured
     stats = NodeExecStats(
         node_name=name, all_start_micros=start_ns // 1000, op_end_rel_micros=micros, all_end_rel_micros=micros
     )

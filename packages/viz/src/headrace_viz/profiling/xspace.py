@@ -141,7 +141,7 @@ class _PlaneWriter:
             op = self._timeline.ops[position]
             kind = re.sub(r"\W+", "_", op.type)  # that of a group has blanks
             metadata = self._new_event(f"{op.name}:{kind}")  # so TensorBoard's table of operations finds the type
-            metadata.display_name = op.name
+            metadata.display_name = op.title
             self.stat(metadata, _MEMBERS_STAT, " ".join(op.members))
             self.stat(metadata, _WAITS_STAT, int(op.waits))
             for name in _OP_STATS:
@@ -293,9 +293,8 @@ class _Reader:
                 values["kernel"] = values["kernel"] or ""
                 members = tuple((stats.get(_MEMBERS_STAT) or "").split())
                 waits = bool(stats.get(_WAITS_STAT))
-                self.ops.append(
-                    TracedOp(name=metadata.display_name, device=device, members=members, waits=waits, **values)
-                )
+                name = members[0] if members else metadata.display_name
+                self.ops.append(TracedOp(name=name, device=device, members=members, waits=waits, **values))
             else:
                 marks[number] = metadata.name, stats.get("kind", "")
         for line in plane.lines:

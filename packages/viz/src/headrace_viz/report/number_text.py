@@ -13,7 +13,7 @@ def short(value: float, digits: int = 4) -> str:
 
     Example:
       >>> [short(value) for value in (0.0, 1.0, 0.000123456, 12345.678, 1e9, float("nan"))]
-      ['0', '1', '1.235e-04', '1.235e+04', '1e+09', 'NaN']
+      ['0', '1', '1.235e-04', '12346', '1e+09', 'NaN']
     """
     if math.isnan(value):
         return "NaN"
@@ -21,8 +21,8 @@ def short(value: float, digits: int = 4) -> str:
         return "∞" if value > 0 else "−∞"
     if value == 0:
         return "0"
-    if 1e-3 <= abs(value) < 1e4:
-        return f"{value:.{digits}g}" if abs(value) < 1000 else f"{value:.{max(digits, 4)}g}"
+    if 1e-3 <= abs(value) < 999_999.5:
+        return f"{value:.{max(digits, len(str(int(abs(value)))))}g}"
     mantissa, _, exponent = f"{value:.{digits - 1}e}".partition("e")
     return f"{mantissa.rstrip('0').rstrip('.')}e{exponent}"
 
