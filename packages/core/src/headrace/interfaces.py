@@ -76,7 +76,7 @@ class VariableStorage(Protocol):
         array. If it raises before it writes, the variable keeps its old value.
         """
 
-    def acquire(self, fresh: tuple[int, ...] | None) -> Array:
+    def acquire(self, fresh: tuple[int, ...] | None, threads: int = 1) -> Array:
         """Lock the variable and give an array without gaps that holds its value and that nobody else sees.
 
         For code that writes several variables at one moment; it takes their locks in the order of `id` and must call
@@ -85,6 +85,7 @@ class VariableStorage(Protocol):
         Args:
           fresh: the shape of an array to give instead, of any content, where all of the value will be written anyway
             and there is none yet or somebody reads it; or None.
+          threads: how many may copy the value, where somebody reads it and `fresh` is None.
         Raises:
           FailedPreconditionError: it has no value and `fresh` is None; the lock is not held then.
         """

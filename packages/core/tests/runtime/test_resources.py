@@ -128,3 +128,32 @@ def test_an_acquired_array_has_no_gaps() -> None:
     assert taken.flags.c_contiguous
     buffer.release(taken)
     assert buffer.read().tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 64])
+@pytest.mark.parametrize("shape", [(1 << 20,), (5, 300_007), (3,), ()])
+def test_several_threads_move_a_value_that_somebody_reads(threads: int, shape: tuple[int, ...]) -> None:
+    buffer = ResourceManager().variable("", "v", hr.float32, hr.Shape(shape))
+    value = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    buffer.assign(value)
+    for _ in range(3):
+        held = buffer.read()
+        moved = buffer.acquire(None, threads)
+        assert not np.shares_memory(held, moved)
+        np.testing.assert_array_equal(moved, value)
+        buffer.release(moved)
+        place = moved.ctypes.data
+        del held, moved
+        again = buffer.acquire(None, threads)
+        assert again.ctypes.data == place  # no thread that copied is taken for a reader any more
+        buffer.release(again)
+        del again
+
+
+def test_strings_and_values_with_gaps_are_moved_by_one_thread() -> None:
+    words = ResourceManager().variable("", "words", hr.string, hr.Shape([1 << 20]))
+    words.assign(np.full(1 << 20, b"a", object))
+    held = words.read()
+    moved = words.acquire(None, 4)
+    words.release(moved)
+    assert (held is not moved, set(moved.tolist())) == (True, {b"a"})

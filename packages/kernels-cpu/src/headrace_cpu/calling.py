@@ -228,6 +228,7 @@ def call_updating(
     slots: Sequence[int | None],
     storages: Sequence[VariableStorage],
     blank: Sequence[bool],
+    threads: int,
     arena: int,
     constants: int,
     table: Any,
@@ -239,7 +240,7 @@ def call_updating(
     try:
         for number in order:
             storage = storages[number]
-            held[number] = storage.acquire(storage.shape.as_tuple() if blank[number] else None)
+            held[number] = storage.acquire(storage.shape.as_tuple() if blank[number] else None, threads)
         filled = [item if slot is None else held[slot] for item, slot in zip(items, slots, strict=True)]
         status = driver(filled, arena, constants, table)
         if status == -1:

@@ -56,6 +56,7 @@ class _Context:
             raise exhausted("the values of one step", error) from error
         start = -self.memory.ctypes.data % ALIGNMENT
         self.arena = self.memory.ctypes.data + start
+        self.threads = plan.threads
         self.views = tuple(
             np.ndarray(shape, dtype, self.memory.data, start + offset) for shape, dtype, offset in plan.views
         )

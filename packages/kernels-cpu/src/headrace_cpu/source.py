@@ -192,7 +192,8 @@ class StepSource:
             held.index(key[1]) if isinstance(key, tuple) and key in written else None for key in block.slots
         )
         items = ", ".join("None" if key in written else self._item(key) for key in block.slots)
-        text = f"update(run{number}, [{items}], slots{number}, held{number}, blank{number}, {tail}, where{number})"
+        storing = f"slots{number}, held{number}, blank{number}, context.threads"
+        text = f"update(run{number}, [{items}], {storing}, {tail}, where{number})"
         return text, f"hook({started}); {text}"
 
     def _new_store(self) -> int:
