@@ -49,6 +49,7 @@ from headrace.grad import (  # noqa: F401
     phrases,
     pooling,
     products,
+    projection,
     python_function,
     quantiles,
     quantization,

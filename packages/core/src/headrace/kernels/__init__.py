@@ -49,6 +49,7 @@ from headrace.kernels import (  # noqa: F401
     phrases,
     pooling,
     products,
+    projection,
     python_function,
     quantiles,
     quantization,

@@ -53,6 +53,7 @@ from headrace.ops import (  # noqa: F401
     phrases,
     pooling,
     products,
+    projection,
     python_function,
     quantiles,
     quantization,
