@@ -176,19 +176,23 @@ def test_scales_that_change_sums_are_left_to_numpy() -> None:
 
 
 @needs_bytes
-def test_weights_that_come_with_the_step_are_multiplied_too() -> None:
-    x, w = extremes(4, 40, 6)
-
-    def run(backend: str) -> Array:
+@pytest.mark.parametrize("rank", [2, 4])
+def test_weights_that_come_with_the_step_are_multiplied_too(rank: int) -> None:
+    x, w = extremes(36, 40, 6)
+    if rank == 4:
+        x, w = x.reshape(2, 6, 3, 40), np.stack([w, -w, w, w]).reshape(2, 2, 40, 6)
+    found = []
+    for backend in ("cpu", "numpy"):
         with hr.Graph().as_default() as graph, hr.config(backend=backend):
             left, right = hr.placeholder(qint8, x.shape), hr.placeholder(qint8, w.shape)
-            made = product(left, w)
-            attrs = {name: value for name, value in made.op.attrs.items() if name != "Tin"}
-            out = hr.apply_op("UniformQuantizedDot", left, right, *made.op.inputs[2:], **attrs)
+            made = (product if rank == 2 else convolution)(left, w).op
+            attrs = {name: value for name, value in made.attrs.items() if name != "Tin"}
+            out = hr.apply_op(made.type, left, right, *made.inputs[2:], **attrs)
+            constants = [tensor.op.attrs.get("value") for tensor in out.op.inputs]
+            assert library_call(Request.of(out.op, constants)) is not None
             with hr.Session(graph) as session:
-                return session.run(out, feeds={left: integers(x), right: integers(w)})
-
-    np.testing.assert_array_equal(run("cpu"), run("numpy"))
+                found.append(session.run(out, feeds={left: integers(x), right: integers(w)}))
+    np.testing.assert_array_equal(*found)
 
 
 SCRIPT = """
