@@ -213,6 +213,12 @@ class CallWriter:
         self._primitives.append(self.library.reorder(plain, chosen, position, place, self.scratch))
         return place
 
+    def converted(
+        self, place: int, source: Descriptor, target: Descriptor, goal: int, zero_point: capi.Argument | None = None
+    ) -> None:
+        """Copy to another dtype; `zero_point` is taken off each number."""
+        self._primitives.append(self.library.reorder(source, target, place, goal, self.scratch, zero_point))
+
     def given_back(self, position: int, plain: Descriptor, chosen: Descriptor, run: Callable[[int], None]) -> None:
         """Let `run` write an output in the layout that a primitive chose, and bring that to the plain one."""
         if self.library.same(plain, chosen):

@@ -239,9 +239,15 @@ class OneDnn:
         return Primitive(self.primitive(description), (*arguments, *extra))
 
     def reorder(
-        self, source: Descriptor, target: Descriptor, place: int, goal: int, memory: Callable[[int], int]
+        self,
+        source: Descriptor,
+        target: Descriptor,
+        place: int,
+        goal: int,
+        memory: Callable[[int], int],
+        zero_point: Argument | None = None,
     ) -> Primitive:
-        """The primitive that copies from one layout to another, of one dtype.
+        """The primitive that copies from one layout to another, or from one dtype to another.
 
         Args:
           source: the layout of what is copied.
@@ -249,11 +255,13 @@ class OneDnn:
           place: the pointer of what is copied.
           goal: the pointer of the copy.
           memory: see `working`.
+          zero_point: what is taken off each number of the source, or None.
         """
-        made = Pointer()
-        handles = Pointer(source.handle), self.engine, Pointer(target.handle), self.engine, Pointer(self._usual)
+        made, extra = Pointer(), () if zero_point is None else (zero_point,)
+        options = self.attributes((), zero_point=True) if extra else self._usual
+        handles = Pointer(source.handle), self.engine, Pointer(target.handle), self.engine, Pointer(options)
         self._check("dnnl_reorder_primitive_desc_create", ctypes.byref(made), *handles)
-        return self.working(self._description(made), ((SRC, place, source), (DST, goal, target)), memory)
+        return self.working(self._description(made), ((SRC, place, source), (DST, goal, target), *extra), memory)
 
     def copied(self, value: Array, source: Descriptor, target: Descriptor) -> Array:
         """An array of bytes that holds a value in another layout, made now."""

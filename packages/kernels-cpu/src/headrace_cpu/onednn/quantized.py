@@ -1,19 +1,21 @@
 """Products and convolutions of int8 by oneDNN, where the sums that come out are exactly those of the NumPy kernels.
 
 oneDNN sums products of int8 exactly only where the processor multiplies bytes into 32 bits at once (VNNI). Elsewhere it
-adds two products in 16 bits, which saturate, or halves the weights; there the kernels of NumPy are left to compute. A
-zero point it takes off in float32, which is exact as long as no sum can leave the whole numbers that float32 has.
+adds two products in 16 bits, which saturate, or halves the weights. There it multiplies the same integers in float32,
+as long as no sum can leave the whole numbers that float32 has, which the weights tell. With VNNI too it takes a zero
+point off in float32, under the same condition. Where that does not hold the kernels of NumPy are left to compute.
 """
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from headrace.graph.proto.quantization_pb2 import UniformQuantizedConvolutionDimensionNumbersAttr
-from headrace.types import Array, int32
+from headrace.types import Array, DType, float32, int8, int32
 from headrace_cpu.onednn import capi
 from headrace_cpu.onednn.calls import CallWriter, Request, makes_calls, row_major
 from headrace_cpu.onednn.capi import Descriptor, OneDnn
@@ -52,39 +54,76 @@ def _zero_point(request: Request) -> int | None:
     return int(zero) if unchanged else None
 
 
-def _is_exact(filters: Array | None, zero: int, summed: Sequence[int]) -> bool:
+def _is_bounded(filters: Array | None, zero: int, summed: Sequence[int]) -> bool:
     """True if no sum of products with bytes counted from the zero point can leave what float32 holds."""
-    if zero == 0:
-        return True
     if filters is None or not -128 <= zero <= 127:
         return False
     weights = np.abs(filters.view(np.int8).astype(np.int64))
     return int(weights.sum(axis=tuple(summed)).max()) * 256 <= EXACT
 
 
-def _run(call: CallWriter, found: int, plain: Descriptor, sides: tuple[Descriptor, Descriptor], zero: int) -> bool:
-    """Execute what was described; a reference implementation is no faster than NumPy."""
-    library = call.library
-    if library.implementation(found).startswith("ref"):
+@dataclass(frozen=True, slots=True)
+class _Product:
+    """A product or convolution, in any dtype.
+
+    Attributes:
+      layout: the layout of an input or the output.
+      weights: a layout of weights that oneDNN may choose.
+      described: describes the primitive from the layouts of its source, weights and destination, and attributes.
+      summed: the axes of the weights that are summed over.
+    """
+
+    layout: Callable[[int, DType], Descriptor]
+    weights: Callable[[DType], Descriptor]
+    described: Callable[[Descriptor, Descriptor, Descriptor, int | None], int | None]
+    summed: tuple[int, ...]
+
+
+def _multiplied(call: CallWriter, product: _Product, zero: int) -> bool:
+    library, known = call.library, call.request.constants[RHS]
+    bounded = _is_bounded(known, zero, product.summed)
+    bytes_ = sums_exactly(library)
+    if not bounded and (zero or not bytes_):
+        return False
+    x, weights, y = (product.layout(place, call.request.dtypes[place]) for place in (LHS, RHS, OUTPUT))
+    taken_off = (capi.ZERO_POINTS | capi.SRC, LHS_ZERO, library.strided((1,), int32, (1,))) if zero else None
+    source, target = (x, y) if bytes_ else (product.layout(LHS, float32), product.layout(OUTPUT, float32))
+    options = library.attributes((), zero_point=True) if bytes_ and zero else None
+    wanted = product.weights(int8 if bytes_ else float32)
+    found = product.described(source, wanted, target, options)
+    if found is None or library.implementation(found).startswith("ref"):  # no faster than NumPy
         return False
     chosen = library.queried(found, capi.QUERY_WEIGHTS)
-    arguments = [(capi.SRC, LHS, sides[0]), (capi.DST, OUTPUT, sides[1])]
-    if zero:
-        arguments.append((capi.ZERO_POINTS | capi.SRC, LHS_ZERO, library.strided((1,), int32, (1,))))
-    call.run(found, *arguments, (capi.WEIGHTS, call.reordered(RHS, plain, chosen), chosen))
+    packed = call.reordered(RHS, weights, chosen)
+    if bytes_:
+        extra = () if taken_off is None else (taken_off,)
+        call.run(found, (capi.SRC, LHS, x), (capi.WEIGHTS, packed, chosen), (capi.DST, OUTPUT, y), *extra)
+        return True
+    given, sums = call.scratch(source.size), call.scratch(target.size)
+    call.converted(LHS, x, source, given, taken_off)
+    call.run(found, (capi.SRC, given, source), (capi.WEIGHTS, packed, chosen), (capi.DST, sums, target))
+    call.converted(sums, target, y, OUTPUT)
     return True
 
 
 @makes_calls("UniformQuantizedDot")
 def _dot(call: CallWriter) -> bool:
     request, library = call.request, call.library
-    zero = _zero_point(request) if sums_exactly(library) else None
-    if zero is None or not _is_exact(request.constants[RHS], zero, [0]):
+    zero = _zero_point(request)
+    if zero is None:
         return False
-    a, b, output = (call.plain(place) for place in (LHS, RHS, OUTPUT))
-    weights = b if request.constants[RHS] is None else library.any(request.shape(RHS), request.dtypes[RHS])
-    found = library.describe("matmul", a, weights, None, output, library.attributes((), zero_point=bool(zero)))
-    return found is not None and _run(call, found, b, (a, output), zero)
+
+    def layout(place: int, dtype: DType) -> Descriptor:
+        shape = request.shape(place)
+        return library.strided(shape, dtype, row_major(shape))
+
+    def weights(dtype: DType) -> Descriptor:
+        return layout(RHS, dtype) if request.constants[RHS] is None else library.any(request.shape(RHS), dtype)
+
+    def described(x: Descriptor, w: Descriptor, y: Descriptor, options: int | None) -> int | None:
+        return library.describe("matmul", x, w, None, y, options)
+
+    return _multiplied(call, _Product(layout, weights, described, (0,)), zero)
 
 
 def _is_plain(request: Request) -> bool:
@@ -109,34 +148,32 @@ def _is_plain(request: Request) -> bool:
 @makes_calls("UniformQuantizedConvolution")
 def _convolution(call: CallWriter) -> bool:
     request, library = call.request, call.library
-    zero = _zero_point(request) if sums_exactly(library) and _is_plain(request) else None
-    if zero is None or not _is_exact(request.constants[RHS], zero, [0, 1, 2]):
+    zero = _zero_point(request) if _is_plain(request) else None
+    if zero is None:
         return False
     attrs = request.op.attrs
     x, w, y = (request.shape(place) for place in (LHS, RHS, OUTPUT))
-    images, output = (
-        library.strided((shape[0], shape[3], *shape[1:3]), request.dtypes[place], _channels_first(shape))
-        for place, shape in ((LHS, x), (OUTPUT, y))
-    )
     filters = (w[3], w[2], *w[:2])
-    plain = library.strided(filters, request.dtypes[RHS], (1, w[3], w[1] * w[2] * w[3], w[2] * w[3]))
     strides, dilations = attrs["window_strides"] or (1, 1), attrs["rhs_dilation"] or (1, 1)
     spans = [(taps - 1) * step + 1 for taps, step in zip(w[:2], dilations, strict=True)]
     numbers = {"padding": attrs["padding"], "explicit_paddings": attrs["explicit_padding"], "strides": strides}
-    before, after = padding_of(numbers, (0, 1), x[1:3], y[1:3], spans)
-    geometry = (strides, [step - 1 for step in dilations], before, after)
-    found = library.describe(
-        "convolution_forward",
-        capi.FORWARD_INFERENCE,
-        capi.DIRECT,
-        images,
-        library.any(filters, request.dtypes[RHS]),
-        None,
-        output,
-        *(capi.dims(item) for item in geometry),
-        library.attributes((), zero_point=bool(zero)),
-    )
-    return found is not None and _run(call, found, plain, (images, output), zero)
+    geometry = (strides, [step - 1 for step in dilations], *padding_of(numbers, (0, 1), x[1:3], y[1:3], spans))
+
+    def layout(place: int, dtype: DType) -> Descriptor:
+        if place == RHS:
+            return library.strided(filters, dtype, (1, w[3], w[1] * w[2] * w[3], w[2] * w[3]))
+        shape = request.shape(place)
+        return library.strided((shape[0], shape[3], *shape[1:3]), dtype, _channels_first(shape))
+
+    def weights(dtype: DType) -> Descriptor:
+        return library.any(filters, dtype)
+
+    def described(images: Descriptor, kernel: Descriptor, output: Descriptor, options: int | None) -> int | None:
+        sides = images, kernel, None, output
+        given = map(capi.dims, geometry)
+        return library.describe("convolution_forward", capi.FORWARD_INFERENCE, capi.DIRECT, *sides, *given, options)
+
+    return _multiplied(call, _Product(layout, weights, described, (0, 1, 2)), zero)
 
 
 def _channels_first(shape: Sequence[int]) -> list[int]:
