@@ -95,6 +95,17 @@ def test_numpy_integers_are_steps() -> None:
     assert events.checked_step(np.int32(5)) == 5
 
 
+@pytest.mark.parametrize("time", [math.nan, -math.inf, "now", [1.0], 10**400])
+def test_what_is_no_time(time: float) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"an event needs a time\n.*\n +got: "):
+        events.checked_wall_time(time)
+
+
+@pytest.mark.parametrize("time", [None, 0, -1.5, np.float32(3)])
+def test_times_are_finite_numbers_or_left_out(time: float | None) -> None:
+    events.checked_wall_time(time)
+
+
 @pytest.mark.parametrize("tag", ["\ud800", b"loss", None, 3])
 def test_what_is_no_tag(tag: str) -> None:
     with pytest.raises(InvalidArgumentError, match="an event needs a tag"):

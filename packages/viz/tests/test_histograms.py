@@ -148,9 +148,10 @@ def test_counts_from_elsewhere() -> None:
         rows_of_limits(0, [1, 2], [1])
 
 
-def test_no_buckets() -> None:
-    with pytest.raises(InvalidArgumentError, match="needs buckets"):
-        histogram_rows([1.0], 0)
+@pytest.mark.parametrize("buckets", [0, -1, 10**9])
+def test_no_buckets_or_more_than_memory_holds(buckets: int) -> None:
+    with pytest.raises(InvalidArgumentError, match="needs buckets\n.*1 to 1,000,000"):
+        histogram_rows([1.0, 2.0], buckets)
 
 
 @pytest.mark.parametrize("values", [["a"], [1j], [None]])

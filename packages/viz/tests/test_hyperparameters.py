@@ -66,3 +66,23 @@ def test_layouts() -> None:
 def test_what_is_no_chart(chart: list[object]) -> None:
     with pytest.raises(InvalidArgumentError, match="chart 'c' of a layout is not known"):
         layout_value({"a": {"c": chart}})
+
+
+@pytest.mark.parametrize(
+    ("hparams", "metrics"), [({"a": "\ud800"}, []), ({"\ud800": 1}, []), ({"a": 1}, ["\ud800"])], ids=str
+)
+def test_text_of_a_session_that_no_file_can_hold(hparams: dict[str, object], metrics: list[str]) -> None:
+    with pytest.raises(InvalidArgumentError, match="cannot be written as UTF-8"):
+        hparams_values(hparams, metrics, 1.0)
+
+
+@pytest.mark.parametrize("layout", [{"\ud800": {}}, {"a": {"\ud800": ["Multiline", ["loss"]]}}], ids=str)
+def test_titles_of_a_layout_that_no_file_can_hold(layout: dict[str, dict[str, list[object]]]) -> None:
+    with pytest.raises(InvalidArgumentError, match="cannot be written as UTF-8"):
+        layout_value(layout)
+
+
+def test_a_number_that_is_too_large_for_one_is_recorded_as_text() -> None:
+    _, start, _ = hparams_values({"seed": 10**400}, [], 1.0)
+    recorded = HParamsPluginData.FromString(start.metadata.plugin_data.content).session_start_info.hparams
+    assert recorded["seed"].string_value == str(10**400)

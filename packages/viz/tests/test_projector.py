@@ -47,3 +47,13 @@ def test_what_is_no_embedding(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="pictures of embedding 'a' cannot be used"):
         add_embedding(folder, POINTS, None, np.zeros([3, 1, 2, 2], np.uint8), 0, "a", None)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_tag_of_dots_keeps_its_files_together(tmp_path: Path) -> None:
+    add_embedding(LocalFolder(tmp_path), POINTS, None, None, 5, "..", None)
+    assert (tmp_path / "00005" / "_" / "tensors.bytes").is_file()
+
+
+def test_metadata_that_no_file_can_hold(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="cannot be written as UTF-8"):
+        add_embedding(LocalFolder(tmp_path), POINTS, ["a", "b", "\ud800", "d"], None, 5, "words", None)

@@ -149,10 +149,13 @@ def test_hyperparameters_are_a_run_of_their_own(tmp_path: Path) -> None:
     assert (metric.tag, metric.step, metric.kind) == ("accuracy", 7, "scalars")
 
 
-def test_a_run_stays_in_its_folder(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "place"), [("..", "_"), ("../../out", "_/_/out"), ("a/../../out", "a/_/_/out"), ("/etc", "etc")]
+)
+def test_a_run_stays_in_its_folder(tmp_path: Path, name: str, place: str) -> None:
     with SummaryWriter(tmp_path / "run") as writer:
-        writer.add_hparams({"rate": 0.1}, {"accuracy": 0.9}, run_name="..")
-    assert sorted(find_runs(tmp_path)) == ["run", "run/_"]
+        writer.add_hparams({"rate": 0.1}, {"accuracy": 0.9}, run_name=name)
+    assert sorted(find_runs(tmp_path)) == ["run", f"run/{place}"]
 
 
 def test_graphs_of_everything_that_has_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

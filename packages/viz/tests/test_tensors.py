@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from headrace.errors import DataLossError, DTypeError
+from headrace.errors import DataLossError, DTypeError, InvalidArgumentError
 from headrace.graph.proto.tensor_pb2 import TensorProto, TensorShapeProto
 from headrace_viz.tensors import array_of, tensor_proto
 
@@ -76,3 +76,9 @@ def test_damaged_tensors(tensor: TensorProto) -> None:
 def test_what_is_neither_numbers_nor_text(value: Any) -> None:
     with pytest.raises(DTypeError, match=r"an event cannot hold these values\n(.*\n)*.*numbers, bytes or text"):
         tensor_proto(value)
+
+
+def test_text_that_no_file_can_hold() -> None:
+    """As the names of files that are no UTF-8 are in Python."""
+    with pytest.raises(InvalidArgumentError, match=r"text cannot be written as UTF-8\n.*\n +got: +'\\udce9t"):
+        tensor_proto(["fine", b"\xe9t\xe9".decode(errors="surrogateescape")])

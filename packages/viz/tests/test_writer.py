@@ -263,6 +263,50 @@ writer.scalar("a", 3, 3)
     assert _points(_events(path)) == [("a", 1, 1), ("a", 3, 3)]
 
 
+def test_a_fork_while_another_thread_writes_does_not_wait_for_it(tmp_path: Path) -> None:
+    program = """
+import os, sys, threading, headrace_viz
+from headrace.errors import FailedPreconditionError
+inside, over = threading.Event(), threading.Event()
+def clock():
+    if threading.current_thread() is not threading.main_thread():
+        inside.set()
+        over.wait()
+    return 1.0
+writer = headrace_viz.EventWriter(sys.argv[1], clock=clock)
+thread = threading.Thread(target=writer.scalar, args=("a", 1, 1))
+thread.start()
+inside.wait()
+child = os.fork()
+if child == 0:
+    try:
+        writer.scalar("a", 2, 2)
+    except FailedPreconditionError:
+        writer.close()
+        os._exit(5)
+over.set()
+thread.join()
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
+"""
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, timeout=60)
+    (path,) = find_runs(tmp_path)["."]
+    assert _points(_events(path)) == [("a", 1, 1)]
+
+
+def test_a_time_that_is_none_is_refused_where_it_is_given(tmp_path: Path) -> None:
+    """In the writer's thread it would be a warning about an event that is lost."""
+    with EventWriter(tmp_path, background=True) as writer:
+        for write in (
+            lambda: writer.scalar("a", 1, 1, wall_time=math.nan),
+            lambda: writer.scalars({"a": 1}, 1, wall_time=math.inf),
+            lambda: writer.values([], 1, wall_time=math.nan),
+            lambda: writer.summary(b"", 1, wall_time=math.nan),
+            lambda: writer.graph(hr.Graph(), wall_time=math.nan),
+        ):
+            with pytest.raises(InvalidArgumentError, match="an event needs a time"):
+                write()
+
+
 def test_a_full_disk_does_not_stop_a_training(tmp_path: Path) -> None:
     program = """
 import resource, signal, sys, warnings, headrace_viz

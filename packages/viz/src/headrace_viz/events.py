@@ -219,6 +219,29 @@ def checked_step(step: SupportsIndex) -> int:
     return number
 
 
+def checked_wall_time(wall_time: float | None) -> None:
+    """See that a time is one.
+
+    Args:
+      wall_time: seconds since the epoch; None for now.
+    Raises:
+      InvalidArgumentError: it is no finite number.
+    """
+    if wall_time is None:
+        return
+    try:
+        is_time = math.isfinite(wall_time)
+    except (TypeError, OverflowError):
+        is_time = False
+    if not is_time:
+        raise InvalidArgumentError(
+            "an event needs a time",
+            expected="seconds since the epoch, a finite number",
+            got=f"{type(wall_time).__name__} {wall_time!r:.60}",
+            hint="leave it out: the time is then now",
+        )
+
+
 def checked_tag(tag: str) -> str:
     """Return `tag` itself.
 

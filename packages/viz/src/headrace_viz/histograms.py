@@ -16,6 +16,7 @@ from headrace.errors import DTypeError, InvalidArgumentError
 from headrace_viz.proto.event_pb2 import HistogramProto
 
 DEFAULT_BUCKETS = 30
+_MAX_BUCKETS = 1_000_000
 _BLOCK = 48 * 1024
 _SMALLEST_SPAN = 1e10  # times the smallest normal number: below it the factor for the place would overflow
 _MANY = 8 * _BLOCK
@@ -34,21 +35,21 @@ def histogram_rows(values: Any, buckets: int = DEFAULT_BUCKETS) -> Floats:
 
     Args:
       values: real numbers of any shape, all finite.
-      buckets: how many, at least 1.
+      buckets: how many, 1 to 1,000,000.
     Returns:
       float64 `[buckets, 3]`: left edge, right edge and count; `[0, 3]` for no values. If all are equal, the last of the
       buckets, of width 1 around them in all, holds them.
     Raises:
       DTypeError: the values are no real numbers.
-      InvalidArgumentError: there are NaN or infinities among them, or too few buckets.
+      InvalidArgumentError: there are NaN or infinities among them, or too few or too many buckets.
 
     Example:
       >>> histogram_rows([0, 1, 1, 4], buckets=2).tolist()
       [[0.0, 2.0, 3.0], [2.0, 4.0, 1.0]]
     """
-    if buckets < 1:
+    if not 1 <= buckets <= _MAX_BUCKETS:
         raise InvalidArgumentError(
-            "a histogram needs buckets", expected="at least 1", got=str(buckets), hint="30 are usual"
+            "a histogram needs buckets", expected=f"1 to {_MAX_BUCKETS:,}", got=str(buckets), hint="30 are usual"
         )
     array = real_array(values).ravel()
     if not array.size:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -30,7 +30,7 @@ from headrace_viz.proto.plugin_data_pb2 import (
     SessionEndInfo,
     SessionStartInfo,
 )
-from headrace_viz.tensors import tensor_proto
+from headrace_viz.tensors import tensor_proto, utf8
 from headrace_viz.values import plugin_value
 
 __all__ = ["hparams_values", "layout_value"]
@@ -53,7 +53,7 @@ def hparams_values(
       domains: the values that a hyper-parameter may have, by its name.
     Raises:
       DTypeError: a hyper-parameter is something else.
-      InvalidArgumentError: a domain of what is no hyper-parameter.
+      InvalidArgumentError: a domain of what is no hyper-parameter, or text that cannot be written as UTF-8.
     """
     typed = {name: _json_value(name, value) for name, value in hparams.items()}
     unknown = sorted((domains or {}).keys() - typed.keys())
@@ -65,6 +65,8 @@ def hparams_values(
             hint="add them to the hyper-parameters",
         )
     infos = []
+    for text in (*typed, *metrics):
+        utf8(text)
     for name, (kind, _) in typed.items():
         info = HParamInfo(name=name, type=kind)
         if name in (domains or {}):
@@ -95,12 +97,11 @@ def _json_value(name: str, value: Any) -> tuple[Any, JsonValue]:
     if isinstance(plain, bool):
         return DATA_TYPE_BOOL, JsonValue(bool_value=plain)
     if isinstance(plain, int | float):
-        if not math.isfinite(plain):
-            return DATA_TYPE_STRING, JsonValue(
-                string_value=str(plain)
-            )  # it is served as JSON, which has no such number
+        if not -sys.float_info.max <= plain <= sys.float_info.max:  # it is served as JSON, which has no such number
+            return DATA_TYPE_STRING, JsonValue(string_value=str(plain))
         return DATA_TYPE_FLOAT64, JsonValue(number_value=float(plain))
     if isinstance(plain, str):
+        utf8(plain)
         return DATA_TYPE_STRING, JsonValue(string_value=plain)
     raise DTypeError(
         f"hyper-parameter '{name}' cannot be recorded",
@@ -117,12 +118,15 @@ def layout_value(layout: Mapping[str, Mapping[str, Sequence[Any]]]) -> Summary.V
       layout: charts by category and title; a chart is `["Multiline", tags]`, where tags are regular expressions, or
         `["Margin", [value, lower, upper]]`.
     Raises:
-      InvalidArgumentError: a chart is no such thing.
+      InvalidArgumentError: a chart is no such thing, or a title cannot be written as UTF-8.
 
     Example:
       >>> layout_value({"losses": {"both": ["Multiline", ["train/loss", "test/loss"]]}}).tag
       'custom_scalars__config__'
     """
+    for category, charts in layout.items():
+        for text in (category, *charts):
+            utf8(text)
     categories = [
         Category(title=category, chart=[_chart(title, chart) for title, chart in charts.items()])
         for category, charts in layout.items()

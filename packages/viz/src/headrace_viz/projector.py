@@ -17,6 +17,7 @@ from headrace.errors import InvalidArgumentError, ShapeError
 from headrace_viz.images import to_batch
 from headrace_viz.png import encode_png
 from headrace_viz.storage import Folder
+from headrace_viz.tensors import utf8
 
 _CONFIG = "projector_config.pbtxt"
 _MAX_SPRITE_PIXELS = 8192
@@ -56,7 +57,7 @@ def add_embedding(
             hint="vectors.reshape(points, -1)",
         )
     matrix = matrix.astype("<f4")
-    place = f"{step:05d}/{re.sub(r'[^A-Za-z0-9_.-]', '_', tag)}"
+    place = f"{step:05d}/{re.sub(r'[^A-Za-z0-9_.-]|^[.]+$', '_', tag)}"
     fields: dict[str, Any] = {
         "tensor_name": f"{tag}:{step:05d}",
         "tensor_path": f"{place}/tensors.bytes",
@@ -64,7 +65,7 @@ def add_embedding(
     }
     files = {"tensors.bytes": matrix.tobytes()}
     if metadata is not None:
-        files["metadata.tsv"] = _table(tag, metadata, header, len(matrix)).encode()
+        files["metadata.tsv"] = utf8(_table(tag, metadata, header, len(matrix)))
         fields["metadata_path"] = f"{place}/metadata.tsv"
     if images is not None:
         files["sprite.png"], size = _sheet(tag, images, len(matrix))

@@ -614,7 +614,8 @@ class SummaryWriter:
 
 
 def _inside(logdir: str, name: str) -> str:
-    return f"{logdir.rstrip('/')}/{re.sub(r'^[.]+$', '_', name)}"
+    parts = [re.sub(r"^[.]+$", "_", part) for part in name.split("/")]
+    return f"{logdir.rstrip('/')}/{'/'.join(parts)}"
 
 
 _histogram = values.histogram  # the methods' argument `values` hides the module

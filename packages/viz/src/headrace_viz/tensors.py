@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import headrace as hr
-from headrace.errors import DataLossError, DTypeError
+from headrace.errors import DataLossError, DTypeError, InvalidArgumentError
 from headrace.graph.proto.tensor_pb2 import TensorProto, TensorShapeProto
 
 _MAX_REPEATED = 2**24  # elements; a shape is a claim of the file, and no reason to fill the memory
@@ -26,6 +26,27 @@ _VALUE_FIELDS = {
 }
 
 
+def utf8(text: str) -> bytes:
+    """Return text as files hold it.
+
+    Raises:
+      InvalidArgumentError: it has surrogates, as the names of files have that are no UTF-8.
+
+    Example:
+      >>> utf8("a/b")
+      b'a/b'
+    """
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgumentError(
+            "text cannot be written as UTF-8",
+            expected="text without surrogates",
+            got=f"{text!r:.60}",
+            hint="text.encode(errors='replace').decode() puts a question mark in place of each",
+        ) from error
+
+
 def tensor_proto(value: Any) -> TensorProto:
     """Return an array, or what can be made one, as a tensor.
 
@@ -33,6 +54,7 @@ def tensor_proto(value: Any) -> TensorProto:
       value: numbers, or bytes or text; text becomes UTF-8.
     Raises:
       DTypeError: the elements are of another kind.
+      InvalidArgumentError: text cannot be written as UTF-8.
 
     Example:
       >>> tensor_proto([b"a", b"bc"]).string_val[1]
@@ -44,7 +66,7 @@ def tensor_proto(value: Any) -> TensorProto:
         strings = np.asarray(value, object).ravel().tolist()
         wrong = next((item for item in strings if not isinstance(item, bytes | str)), None)
         if wrong is None:
-            data = [item if isinstance(item, bytes) else item.encode() for item in strings]
+            data = [item if isinstance(item, bytes) else utf8(item) for item in strings]
             return TensorProto(dtype=hr.string.number, tensor_shape=shape, string_val=data)  # type: ignore[arg-type]
         raise _dtype_error(f"an element {wrong!r:.60}")
     try:

@@ -18,6 +18,7 @@ from headrace_viz.events import (
     SerializedSummary,
     checked_step,
     checked_tag,
+    checked_wall_time,
     graph_event,
     run_metadata_event,
     scalar_bytes,
@@ -32,6 +33,17 @@ from headrace_viz.storage import folder_of
 from headrace_viz.values import tagged_graph
 
 _MAX_REMOTE_FILE_BYTES = 4 * 1024 * 1024
+_writers: weakref.WeakSet[EventWriter] = weakref.WeakSet()
+
+
+def _unlock() -> None:
+    """A lock that another thread held during a fork would stay locked in the child, where that thread is no more."""
+    for writer in list(_writers):
+        writer.forget_lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock)
 
 MakeValues = Callable[[], Sequence[Summary.Value]]
 
@@ -97,6 +109,7 @@ class EventWriter:
         self._clock = clock
         self._lock = threading.Lock()
         self._process = os.getpid()
+        _writers.add(self)
         # also at the end of a program that forgot to close
         self._close_once = weakref.finalize(self, _close_in, self._process, self._log)
 
@@ -116,12 +129,13 @@ class EventWriter:
         Raises:
           DTypeError: the value is not a real number.
           ShapeError: the value has more or fewer than one element.
-          InvalidArgumentError: the tag is no text, or the step no 64-bit integer.
+          InvalidArgumentError: the tag is no text, the step no 64-bit integer, or the time no finite number.
           FailedPreconditionError: the writer is closed, or was made in another process.
         """
         number = scalar_bytes(value)
         whole_step = checked_step(step)
         checked_tag(tag)
+        checked_wall_time(wall_time)
         with self._lock:
             self._check_open()
             now = self._clock()
@@ -139,6 +153,7 @@ class EventWriter:
         """
         numbers = [(checked_tag(tag), scalar_bytes(value)) for tag, value in values.items()]
         whole_step = checked_step(step)
+        checked_wall_time(wall_time)
         with self._lock:
             self._check_open()
             now = self._clock()
@@ -160,10 +175,11 @@ class EventWriter:
           step: training step.
           wall_time: seconds since the epoch; by default now.
         Raises:
-          InvalidArgumentError: the step is no 64-bit integer.
+          InvalidArgumentError: the step is no 64-bit integer, or the time no finite number.
           FailedPreconditionError: the writer is closed, or was made in another process.
         """
         whole_step = checked_step(step)
+        checked_wall_time(wall_time)
         make = values if callable(values) else _constant(values)
         self._add(lambda now: values_event(now if wall_time is None else wall_time, whole_step, make()))
 
@@ -176,9 +192,10 @@ class EventWriter:
           step: training step.
           wall_time: seconds since the epoch; by default now.
         Raises:
-          InvalidArgumentError: `summary` is not such bytes, or the step is no 64-bit integer.
+          InvalidArgumentError: `summary` is not such bytes, the step no 64-bit integer, or the time no finite number.
           FailedPreconditionError: the writer is closed, or was made in another process.
         """
+        checked_wall_time(wall_time)
         event = summary_event(self._clock() if wall_time is None else wall_time, step, summary)
         self._add(lambda _: event)
 
@@ -192,12 +209,13 @@ class EventWriter:
           tag: None for the graph of the run; else the name by which TensorBoard offers this one, such as "optimised".
           wall_time: seconds since the epoch; by default now.
         Raises:
-          InvalidArgumentError: the tag is no text.
+          InvalidArgumentError: the tag is no text, or the time no finite number.
           FailedPreconditionError: the writer is closed, or was made in another process.
         """
         if tag is not None:
             self.values([tagged_graph(tag, graph_view(graph))], 0, wall_time=wall_time)
             return
+        checked_wall_time(wall_time)
         view = graph_view(graph).SerializeToString()
         self._add(lambda now: graph_event(now if wall_time is None else wall_time, view))
 
@@ -268,6 +286,10 @@ class EventWriter:
         """Write all waiting records and close the file. Doing so again does nothing."""
         with self._lock:
             self._close_once()
+
+    def forget_lock(self) -> None:
+        """Take a new lock, in a fork: a thread that was writing may have held the old one."""
+        self._lock = threading.Lock()
 
     def __enter__(self) -> EventWriter:
         return self
