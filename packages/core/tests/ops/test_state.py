@@ -23,3 +23,13 @@ def test_a_scalar_variable_has_no_rows_to_change(op: str) -> None:
         variable = hr.Variable(1.0)
         with pytest.raises(hr.errors.ShapeError, match="a scalar variable has no rows"):
             hr.apply_op(op, variable.handle, [0], np.ones(1, np.float32))
+
+
+def test_a_read_of_a_saved_model_is_prepared_by_an_operation_that_changes_nothing() -> None:
+    with hr.Graph().as_default() as graph:
+        variable = hr.Variable([1.0, 2.0])
+        prepared = hr.apply_op("DisableCopyOnRead", variable.handle)
+        with hr.control_dependencies([prepared]):
+            value = hr.identity(variable)
+    with hr.Session(graph) as session:
+        assert session.run(value).tolist() == [1, 2]

@@ -25,6 +25,13 @@ def _gather(op: Operation, g: Tensor) -> list[Tensor | IndexedSlices | None]:
     return [_summed(op, g), None, None]
 
 
+@register_gradient("Gather")
+def _first_gather(op: Operation, g: Tensor) -> list[IndexedSlices | None]:
+    """Sparse, as that of `GatherV2` along axis 0."""
+    params, indices = op.inputs
+    return [_rows(params, indices, g), None]
+
+
 def _rows(params: Tensor, indices: Tensor, g: Tensor) -> IndexedSlices:
     shape = apply_op("Shape", params)
     count = apply_op("ExpandDims", apply_op("Size", indices), 0)

@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 
 from headrace.grad.backprop import gradients
-from headrace.grad.registry import register_gradient
+from headrace.grad.registry import no_gradient, register_gradient
 from headrace.graph.apply import TensorLike, apply_op
 from headrace.graph.operation import Operation, Tensor
 from headrace.types import float32, int32, int64
+
+for _name in ("AdjustHue", "AdjustSaturation"):
+    no_gradient(_name, "TensorFlow has none either; RGBToHSV and HSVToRGB have gradients")
 
 
 def _op(op_type: str, *inputs: TensorLike, **attrs: object) -> Tensor:

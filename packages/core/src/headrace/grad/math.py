@@ -26,6 +26,7 @@ def _add(op: Operation, g: Tensor) -> list[Tensor]:
     return broadcast_gradients(x, y, g, g)
 
 
+@register_gradient("AccumulateNV2")
 @register_gradient("AddN")
 def _add_n(op: Operation, g: Tensor) -> list[Tensor]:
     """Each term has the derivative 1."""

@@ -18,6 +18,7 @@ for _name in (
     "DestroyResourceOp",
 ):
     no_gradient(_name, "an assignment has no output")
+no_gradient("DisableCopyOnRead", "it has no output")
 no_gradient("VarIsInitializedOp", "its output is a bool")
 no_gradient("VariableShape", "its output is an integer shape")
 

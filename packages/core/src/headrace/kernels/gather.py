@@ -10,9 +10,16 @@ from headrace.interfaces import OpContext, VariableStorage
 from headrace.kernels.memo import memoized
 from headrace.kernels.registry import register_kernel
 from headrace.kernels.state import check_indices
-from headrace.ops.gather import check_index_depth, check_updates, gathered_sizes, inverted
+from headrace.ops.gather import check_index_depth, check_rows, check_updates, gathered_sizes, inverted
 from headrace.ops.shapes import checked_sizes, scalar_of
 from headrace.types import Array, Shape, string
+
+
+@register_kernel("Gather", takes_out=True)
+def _first_gather(op: OpContext, params: Array, indices: Array, out: Array | None = None) -> Array:
+    check_rows(Shape(params.shape))
+    check_indices(indices, params.shape[0])
+    return np.take(params, indices, 0, out, "clip")  # as below
 
 
 @register_kernel("GatherV2", takes_out=True)

@@ -197,6 +197,10 @@ def _parts(images: Array) -> Array:
 
 @register_kernel("RGBToHSV")
 def _rgb_to_hsv(op: OpContext, images: Array) -> Array:
+    return np.stack(_to_hsv(images), axis=-1).astype(images.dtype)
+
+
+def _to_hsv(images: Array) -> tuple[Array, Array, Array]:
     r, g, b = _parts(images)
     value = np.maximum(np.maximum(r, g), b)
     spread = value - np.minimum(np.minimum(r, g), b)
@@ -205,17 +209,39 @@ def _rgb_to_hsv(op: OpContext, images: Array) -> Array:
     hue = np.where(r == value, unit * (g - b), np.where(g == value, unit * (b - r) + third, unit * (r - g) + 2 * third))
     hue = np.where(spread > 0, hue, 0)
     hue = np.where(hue < 0, hue + 1, hue)
-    saturation = np.where(value > 0, spread / value, 0)
-    return np.stack([hue, saturation, value], axis=-1).astype(images.dtype)
+    return hue, np.where(value > 0, spread / value, 0), value
 
 
 @register_kernel("HSVToRGB")
 def _hsv_to_rgb(op: OpContext, images: Array) -> Array:
-    hue, saturation, value = _parts(images)
-    sixths = hue * 6
+    return _to_rgb(*_parts(images)).astype(images.dtype)
+
+
+def _to_rgb(hue: Array, saturation: Array, value: Array) -> Array:
+    colours = [((1 - saturation) + saturation * part) * value for part in _pure(hue * 6)]
+    return np.stack(colours, axis=-1)
+
+
+def _pure(sixths: Array) -> list[Array]:
+    """Red, green and blue of pure colours, whose hues are given in sixths of the circle."""
     parts = (np.abs(sixths - 3) - 1, 2 - np.abs(sixths - 2), 2 - np.abs(sixths - 4))
-    colours = [((1 - saturation) + saturation * np.clip(part, 0, 1)) * value for part in parts]
-    return np.stack(colours, axis=-1).astype(images.dtype)
+    return [np.clip(part, 0, 1) for part in parts]
+
+
+@register_kernel("AdjustHue")
+def _adjust_hue(op: OpContext, images: Array, delta: Array) -> Array:
+    # not by way of the saturation, so that numbers beyond [0, 1] stay what they are
+    hue = _to_hsv(images)[0]
+    wide = _parts(images)
+    low, high = wide.min(axis=0), wide.max(axis=0)
+    turned = np.mod(hue * 6 + delta * np.float32(6), np.float32(6))
+    return np.stack([low + (high - low) * part for part in _pure(turned)], axis=-1).astype(images.dtype)
+
+
+@register_kernel("AdjustSaturation")
+def _adjust_saturation(op: OpContext, images: Array, scale: Array) -> Array:
+    hue, saturation, value = _to_hsv(images)
+    return _to_rgb(hue, np.clip(saturation * scale, 0, 1), value).astype(images.dtype)
 
 
 @register_kernel("AdjustContrastv2")

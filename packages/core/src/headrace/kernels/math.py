@@ -187,6 +187,7 @@ def _squared_difference(op: OpContext, x: Array, y: Array, out: Any = None) -> A
     return np.multiply(difference, conjugate, out=out)
 
 
+@register_kernel("AccumulateNV2", takes_out=True)
 @register_kernel("AddN", takes_out=True)
 def _add_n(op: OpContext, inputs: Sequence[Array], out: Any = None) -> Any:
     if len(inputs) == 1:

@@ -164,6 +164,11 @@ def _variable_shape(op: OpContext, variable: VariableStorage) -> Array:
     return np.array(variable.read().shape, op.attr("out_type").array_type)
 
 
+@register_kernel("DisableCopyOnRead")
+def _disable_copy_on_read(op: OpContext, variable: VariableStorage) -> None:
+    """A read shares the value's memory until the variable is written, whatever follows it."""
+
+
 @register_kernel("DestroyResourceOp")
 def _destroy(op: OpContext, variable: VariableStorage) -> None:
     if not variable.is_initialized and not op.attr("ignore_lookup_error"):

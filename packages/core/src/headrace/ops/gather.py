@@ -56,6 +56,27 @@ def _gather_shape(op: InferenceContext) -> list[Shape]:
     return [Shape(gathered_sizes(params.dims, indices.dims, scalar_of(axis, "axis"), op.attr("batch_dims"))[2])]
 
 
+@register_op(
+    "Gather",
+    inputs={"params": "Tparams", "indices": "Tindices"},
+    outputs={"output": "Tparams"},
+    attrs={"validate_indices": attr.bool(True), "Tparams": attr.any_type, "Tindices": _INDEX},
+)
+def _first_gather_shape(op: InferenceContext) -> list[Shape]:
+    """`GatherV2` along axis 0, as early graphs of TensorFlow 1 write it; indices are always checked."""
+    params, indices = op.inputs[0].shape, op.inputs[1].shape
+    check_rows(params)
+    return [Shape() if params.dims is None or indices.dims is None else Shape((*indices.dims, *params.dims[1:]))]
+
+
+def check_rows(params: Shape) -> None:
+    """Raise ShapeError if there are no rows to choose from."""
+    if params.rank == 0:
+        raise ShapeError(
+            "a scalar has no rows", expected="rank >= 1", got="[]", hint="hr.expand_dims(x, 0) makes it one row"
+        )
+
+
 def gathered_sizes(
     params: Sequence[int | None], indices: Sequence[int | None], axis: int, batch_dims: int
 ) -> tuple[int, int, list[int | None]]:

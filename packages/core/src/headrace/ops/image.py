@@ -224,6 +224,35 @@ def _to_hsv_shape(op: InferenceContext) -> list[Shape]:
     return _colours(op)
 
 
+def _adjusted(op: InferenceContext, name: str) -> list[Shape]:
+    check_scalar(op.inputs[1].shape, name)
+    if op.inputs[0].shape.rank is not None and op.inputs[0].shape.rank < 3:
+        raise ShapeError(
+            "an image has rows, columns and colours",
+            expected="[..., rows, columns, 3]",
+            got=str(op.inputs[0].shape),
+            hint="hr.expand_dims adds an axis",
+        )
+    return _colours(op)
+
+
+_HALF_OR_SINGLE = {"T": attr.type("float16", "float32", default="float32")}
+
+
+@register_op("AdjustHue", inputs={"images": "T", "delta": "float32"}, outputs={"output": "T"}, attrs=_HALF_OR_SINGLE)
+def _hue_shape(op: InferenceContext) -> list[Shape]:
+    """Images whose hue is moved by `delta` turns of the circle of colours."""
+    return _adjusted(op, "delta")
+
+
+@register_op(
+    "AdjustSaturation", inputs={"images": "T", "scale": "float32"}, outputs={"output": "T"}, attrs=_HALF_OR_SINGLE
+)
+def _saturation_shape(op: InferenceContext) -> list[Shape]:
+    """Images whose saturation is multiplied by `scale` and kept in [0, 1]."""
+    return _adjusted(op, "scale")
+
+
 @register_op("HSVToRGB", inputs={"images": "T"}, outputs={"output": "T"}, attrs=_COLOURS)
 def _to_rgb_shape(op: InferenceContext) -> list[Shape]:
     """Hue, saturation, value in [0, 1] as red, green, blue."""

@@ -137,6 +137,26 @@ def _add_n_shape(op: InferenceContext) -> list[Shape]:
 
 
 @register_op(
+    "AccumulateNV2",
+    inputs={"inputs": "N*T"},
+    outputs={"sum": "T"},
+    attrs={"N": attr.int(minimum=1), "T": attr.numeric, "shape": attr.shape()},
+)
+def _accumulate_shape(op: InferenceContext) -> list[Shape]:
+    """`AddN` whose result has the shape that an attribute states."""
+    (shape,) = _add_n_shape(op)
+    stated: Shape = op.attr("shape")
+    if not shape.is_compatible_with(stated):
+        raise ShapeError(
+            "the sum has another shape than is stated",
+            expected=str(stated),
+            got=str(shape),
+            hint="AddN takes the shape of its inputs",
+        )
+    return [shape.merge(stated)]
+
+
+@register_op(
     "ClipByValue",
     inputs={"t": "T", "clip_value_min": "T", "clip_value_max": "T"},
     outputs={"output": "T"},

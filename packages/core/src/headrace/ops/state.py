@@ -220,6 +220,12 @@ def _variable_shape_shape(op: InferenceContext) -> list[Shape]:
     return [Shape([None if known is None else known.shape.rank])]
 
 
+@register_op("DisableCopyOnRead", inputs={"resource": "resource"}, stateful=True, reads_only=True)
+def _disable_copy_on_read_shape(op: InferenceContext) -> list[Shape]:
+    """Tells TensorFlow that no gather follows the reads of a variable; here it does nothing, as reads never copy."""
+    return []
+
+
 @register_op(
     "DestroyResourceOp", inputs={"resource": "resource"}, attrs={"ignore_lookup_error": attr.bool(True)}, stateful=True
 )

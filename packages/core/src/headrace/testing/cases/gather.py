@@ -35,6 +35,11 @@ def _batched(x: np.ndarray, indices: np.ndarray) -> np.ndarray:
 _BATCH_PICKS = _i32([2, 0], [1, 1])
 
 CASES = [
+    OpCase("Gather/rows", "Gather", [_MATRIX, _i32(1, 0, 1)], expected=_MATRIX[[1, 0, 1]]),
+    OpCase("Gather/matrix of indices", "Gather", [_CUBE, np.array([[1], [0]])], expected=_CUBE[[[1], [0]]]),
+    OpCase("Gather/one row", "Gather", [_MATRIX, np.int64(1)], expected=_MATRIX[1]),
+    OpCase("Gather/out of range", "Gather", [_MATRIX, _i32(0, len(_MATRIX))], raises=r"index is out of range"),
+    OpCase("Gather/scalar", "Gather", [np.float64(1), _i32(0)], raises=r"a scalar has no rows"),
     _gather("rows", _MATRIX, _i32(1, 0, 1), 0, _MATRIX[[1, 0, 1]]),
     _gather("columns", _MATRIX, _i32(2, 2, 0), 1, _MATRIX[:, [2, 2, 0]]),
     _gather("matrix of indices", _CUBE, _i32([0, 2], [1, 1]), -2, _CUBE[:, [[0, 2], [1, 1]]]),

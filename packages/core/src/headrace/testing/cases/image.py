@@ -557,4 +557,52 @@ _PADDED = [
     ),
 ]
 
-CASES = [*_RESIZE, *_RESIZE_GRAD, *_CROP, *_SUPPRESSION, *_PADDED, *_COLOUR, *_PATCHES]
+_PIXELS = np.array(
+    [[[0.25, 0.5, 0.875], [0, 0, 0], [1, 1, 1], [0.9, 0.1, 0.1], [0.9, 0.1, 0.5], [0.3, 0.7, 0.3]]], np.float32
+)
+
+
+def _turned(images: Any, delta: Any) -> Any:
+    """Pixel by pixel: the hue moves, and the other two stay."""
+    rows = [colorsys.rgb_to_hsv(*map(float, pixel)) for pixel in images.reshape(-1, 3)]
+    pixels = [colorsys.hsv_to_rgb((hue + float(delta)) % 1, *others) for hue, *others in rows]
+    return np.array(pixels).astype(images.dtype).reshape(images.shape)
+
+
+def _saturated(images: Any, scale: Any) -> Any:
+    rows = [colorsys.rgb_to_hsv(*map(float, pixel)) for pixel in images.reshape(-1, 3)]
+    pixels = [colorsys.hsv_to_rgb(hue, min(max(full * float(scale), 0), 1), value) for hue, full, value in rows]
+    return np.array(pixels).astype(images.dtype).reshape(images.shape)
+
+
+_ADJUSTED = [
+    *(
+        OpCase(f"AdjustHue/by {delta}", "AdjustHue", [_PIXELS, np.float32(delta)], expected=_turned)
+        for delta in (0, 0.1, -0.4, 1, 1.7)
+    ),
+    OpCase("AdjustHue/float16", "AdjustHue", [_PIXELS.astype(np.float16), np.float32(0.1)], expected=_turned),
+    OpCase(
+        "AdjustHue/beyond the range",
+        "AdjustHue",
+        [np.array([[[-0.25, 0.5, 1.5]]], np.float32), np.float32(0.5)],
+        expected=np.array([[[1.5, 0.75, -0.25]]], np.float32),
+    ),
+    OpCase("AdjustHue/a row", "AdjustHue", [_PIXELS[0], np.float32(0.1)], raises=r"rows, columns and colours"),
+    OpCase("AdjustHue/two colours", "AdjustHue", [_PIXELS[..., :2], np.float32(0.1)], raises=r"three parts"),
+    OpCase("AdjustHue/vector", "AdjustHue", [_PIXELS, np.ones(1, np.float32)], raises=r"delta must be a scalar"),
+    *(
+        OpCase(f"AdjustSaturation/by {scale}", "AdjustSaturation", [_PIXELS, np.float32(scale)], expected=_saturated)
+        for scale in (0, 0.5, 1, 2, -1)
+    ),
+    OpCase(
+        "AdjustSaturation/float16",
+        "AdjustSaturation",
+        [_PIXELS.astype(np.float16), np.float32(0.5)],
+        expected=_saturated,
+    ),
+    OpCase(
+        "AdjustSaturation/a row", "AdjustSaturation", [_PIXELS[0], np.float32(1)], raises=r"rows, columns and colours"
+    ),
+]
+
+CASES = [*_ADJUSTED, *_RESIZE, *_RESIZE_GRAD, *_CROP, *_SUPPRESSION, *_PADDED, *_COLOUR, *_PATCHES]

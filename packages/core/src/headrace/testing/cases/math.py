@@ -373,6 +373,22 @@ _SPECIAL = [
         "AddN/empty scalars", "AddN", [[np.zeros([0], np.float64), np.zeros([0], np.float64)]], expected=np.zeros([0])
     ),
     OpCase("AddN/same tensor twice", "AddN", [[_f32(1.5), _f32(1.5), _f32(3)]], expected=_f32(6)),
+    OpCase(
+        "AccumulateNV2/three",
+        "AccumulateNV2",
+        [[_f32(1, 2), _f32(3, 4), _f32(5, 6)]],
+        {"shape": [2]},
+        _f32(9, 12),
+    ),
+    OpCase("AccumulateNV2/one", "AccumulateNV2", [[np.array([1.5])]], {"shape": [1]}, np.array([1.5])),
+    OpCase(
+        "AccumulateNV2/another shape",
+        "AccumulateNV2",
+        [[_f32(1, 2), _f32(3, 4)]],
+        {"shape": [3]},
+        raises="another shape than is stated",
+        deviation="TensorFlow takes no notice of the shape that is stated",
+    ),
     OpCase("AddN/shapes differ", "AddN", [[_f32(1, 2), _f32(1)]], raises="one shape"),
     OpCase(
         "ClipByValue/inside and out",
