@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from headrace_checkpoint import checksum
 from headrace_checkpoint.background import BackgroundWork
 from headrace_checkpoint.checksum import in_threads
 
@@ -25,6 +26,26 @@ def test_the_work_and_its_threads_stand_back_behind_the_program() -> None:
     background.wait()
     assert set(found) == {min(19, mine + 10)}
     assert _niceness() == mine
+
+
+def _meet(count: int) -> bool:
+    """Whether `in_threads` has so many threads that they wait for each other."""
+    barrier = threading.Barrier(count)
+    try:
+        in_threads(lambda _: barrier.wait(0.5), range(count))
+    except threading.BrokenBarrierError:
+        return False
+    return True
+
+
+def test_the_work_leaves_a_processor_to_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checksum, "_THREADS", 3)
+    found: list[bool] = []
+    background = BackgroundWork("testing")
+    background.start(lambda: found.extend(map(_meet, (2, 3))))
+    background.wait()
+    assert found == [True, False]
+    assert _meet(3)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems know the priority of a process only")

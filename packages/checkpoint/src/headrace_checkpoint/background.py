@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 
 from headrace.errors import DeadlineExceededError
+from headrace_checkpoint.checksum import leave_a_processor
 
 __all__ = ["BackgroundWork"]
 
@@ -22,8 +23,8 @@ programs that keep every processor busy a save would hardly end."""
 class BackgroundWork:
     """Does one thing at a time in the background. Mutable; for use by one thread.
 
-    The work, and the threads that it starts, stand back where the program itself wants a processor (on Linux; other
-    systems know the priority of a process only).
+    The work leaves a processor to the program, where there are several, and stands back where the program wants more
+    of them (on Linux; other systems know the priority of a process only).
 
     An error of the work is raised by the next call of any method, once. The interpreter waits at its end for work that
     is under way.
@@ -84,7 +85,8 @@ class BackgroundWork:
 
 
 def _stand_back() -> None:
-    """Let the calling thread, and those that it will start, have less of a processor than the others."""
+    """Let the calling thread, and those that it will start, have less of the processors than the others."""
+    leave_a_processor()
     if sys.platform == "linux":
         with contextlib.suppress(OSError):  # a container may forbid it; the work is the same without
             thread = threading.get_native_id()
