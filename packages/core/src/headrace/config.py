@@ -42,6 +42,9 @@ class Config:
         more, as far as shapes tell, is refused before it runs.
       recompute: where a step would need more than `memory_limit`, compute values of the forward pass again for the
         backward pass instead of keeping them, until it fits. Results are the same to the last bit.
+      compile_wait: seconds that a step waits for machine code to be made for it, or None for as long as that takes.
+        After that it runs by NumPy kernels, as do those that follow, while another thread compiles; then the code takes
+        over. The two round differently, so with `deterministic` every step waits.
     """
 
     passes: tuple[str | Callable[..., Any], ...] = DEFAULT_PASSES
@@ -57,6 +60,7 @@ class Config:
     deterministic: bool = False
     memory_limit: int | None = None
     recompute: bool = False
+    compile_wait: float | None = None
 
     def __enter__(self) -> Config:
         _tokens.set((*_tokens.get(), _current.set(self)))
@@ -80,6 +84,17 @@ def current_config() -> Config:
 def _check_count(value: Any, message: str, hint: str) -> None:
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
         raise InvalidArgumentError(message, expected="a whole number from 1 on, or None", got=repr(value), hint=hint)
+
+
+def _check_seconds(value: Any) -> None:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if value is not None and not (is_number and value >= 0):
+        raise InvalidArgumentError(
+            "a wait for machine code is a time",
+            expected="seconds from 0 on, or None to wait as long as it takes",
+            got=repr(value),
+            hint="hr.config(compile_wait=1.0)",
+        )
 
 
 def config(**options: Any) -> Config:
@@ -109,6 +124,7 @@ def config(**options: Any) -> Config:
             )
     _check_count(options.get("threads"), "threads are counted", "hr.config(threads=2)")
     _check_count(options.get("memory_limit"), "memory is counted in bytes", "hr.config(memory_limit=2 << 30)")
+    _check_seconds(options.get("compile_wait"))
     if "passes" in options:
         if isinstance(options["passes"], str):
             raise InvalidArgumentError(

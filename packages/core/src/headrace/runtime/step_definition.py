@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from headrace.config import Config
-from headrace.errors import FeedError
+from headrace.errors import FeedError, ResourceExhaustedError
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
+from headrace.plan.background import PlanInTime, compiled_in_time
 from headrace.plan.plan import Plan, compile_plan, find_backend
 from headrace.plan.threads import blas_pools
 from headrace.runtime.executor import StepExecutor, run_step
@@ -149,15 +152,43 @@ class StepDefinition:
         with self._lock:
             plan = self._plans.get(shapes)
             if plan is None:
-                plan = compile_plan(
-                    self._graph, self._fetches, self._targets, self._feeds, [Shape(shape) for shape in shapes],
-                    self._resources, self._config, StepExecutor, PartsExecutor,
-                )  # fmt: skip
+                plan, better = self._compiled(shapes)
                 self._graph.note_plan()
                 if len(self._plans) >= MAX_PLANS:
                     del self._plans[next(iter(self._plans))]
                 self._plans[shapes] = plan
+                if better is not None:
+                    better.add_done_callback(functools.partial(self._take_over, shapes, plan))
         return plan
+
+    def _compiled(self, shapes: tuple[tuple[int, ...], ...]) -> PlanInTime:
+        """A plan for feeds of these shapes, and the one that comes in its place, if any."""
+
+        def make(config: Config = self._config) -> Plan:
+            return compile_plan(
+                self._graph, self._fetches, self._targets, self._feeds, [Shape(shape) for shape in shapes],
+                self._resources, config, StepExecutor, PartsExecutor,
+            )  # fmt: skip
+
+        def stand_in() -> Plan | None:
+            try:
+                return make(on_numpy)
+            except ResourceExhaustedError:  # by NumPy kernels it would need more than it may
+                return None
+
+        on_numpy = _for_one_run(self._config)
+        seconds = self._config.compile_wait
+        if seconds is None or self._config.deterministic or find_backend(self._config.backend).name == "numpy":
+            return make(), None
+        if on_numpy.backend != "numpy":  # its values live where NumPy does not reach
+            return make(), None
+        return compiled_in_time(make, stand_in, seconds)
+
+    def _take_over(self, shapes: tuple[tuple[int, ...], ...], stand_in: Plan, better: Future[Plan]) -> None:
+        """Let the steps from now on run by the better plan; those under way end by the one that they have."""
+        with self._lock:
+            if self._plans.get(shapes) is stand_in and better.exception() is None:
+                self._plans[shapes] = better.result()
 
     def _initialize(self) -> None:
         with self._resources.lookup_or_create("initialization", threading.RLock):
