@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from headrace import Graph, config
 from headrace.interfaces import INTERFACE_VERSION, Functions, Resources
-from headrace.passes import draws
+from headrace.passes import draws, sparse_rows
 from headrace.plan import Program, available_threads
 
 if TYPE_CHECKING:
@@ -59,8 +59,9 @@ class CpuBackend:
         library = onednn()
         if library is not None:
             library.use_threads(library_threads)
-        drawn = segment if os.environ.get("HEADRACE_NATIVE_DRAWS") == "off" else draws(segment)
-        program = separated(Program.of(drawn, resources, functions))
+        for name, prepare in (("HEADRACE_NATIVE_DRAWS", draws), ("HEADRACE_NATIVE_ROWS", sparse_rows)):
+            segment = segment if os.environ.get(name) == "off" else prepare(segment)
+        program = separated(Program.of(segment, resources, functions))
         nesting = Nesting(functions, resources, primitive_call)
         lists = nesting.lists(program)
         assert lists is not None, "none was given"

@@ -69,7 +69,7 @@ def write_driver(
     write_units(module, body, block, data, stops)
     if openmp and module.library:
         _bound_library(t)
-    largest = max((len(unit.keys) for unit in block.units if unit.is_shared), default=1)
+    largest = max((len(unit.keys) + len(unit.scratch) for unit in block.units if unit.is_shared), default=1)
     text = "\n".join(
         [
             *module.functions.values(),

@@ -22,6 +22,7 @@ class Gather:
       count: how many there are.
       rows: how many rows there are to choose from.
       row_bytes: bytes of a row.
+      absent: True if the lowest integer stands for no row, and gives zeros.
       scratch: none.
     """
 
@@ -29,22 +30,31 @@ class Gather:
     count: int
     rows: int
     row_bytes: int
+    absent: bool = False
     scratch: tuple[int, ...] = ()
 
     @property
     def symbol(self) -> str:
         """The name of the function."""
-        return f"gather.i{8 * self.index.size}"
+        return f"gather.i{8 * self.index.size}{'.absent' * self.absent}"
 
     def text(self) -> str:
         """A function that gives true if an index was out of range; rows after it are not copied."""
         element = f"i{8 * self.index.size}"
         widen = "add i64 %narrow, 0" if element == "i64" else f"sext {element} %narrow to i64"
+        missing = f"""missing:
+  %absent = icmp eq {element} %narrow, {-(2 ** (8 * self.index.size - 1))}
+  br i1 %absent, label %zeros, label %outside
+zeros:
+  call void @llvm.memset.p0.i64(ptr %target, i8 0, i64 %bytes, i1 false)
+  br label %latch
+"""
+        missing = missing if self.absent else ""
         given = "ptr %data, ptr %index, ptr %out, i64 %count, i64 %rows, i64 %bytes"
         return f"""define internal i1 @{self.symbol}({given}) {{
   br label %head
 head:
-  %i = phi i64 [ 0, %0 ], [ %next, %copy ]
+  %i = phi i64 [ 0, %0 ], [ %next, %latch ]
   %more = icmp slt i64 %i, %count
   br i1 %more, label %body, label %end
 body:
@@ -52,13 +62,15 @@ body:
   %narrow = load {element}, ptr %place
   %row = {widen}
   %fits = icmp ult i64 %row, %rows
-  br i1 %fits, label %copy, label %outside
+  %to = mul i64 %i, %bytes
+  %target = getelementptr i8, ptr %out, i64 %to
+  br i1 %fits, label %copy, label %{"missing" if self.absent else "outside"}
 copy:
   %from = mul i64 %row, %bytes
   %source = getelementptr i8, ptr %data, i64 %from
-  %to = mul i64 %i, %bytes
-  %target = getelementptr i8, ptr %out, i64 %to
   call void @llvm.memcpy.p0.p0.i64(ptr %target, ptr %source, i64 %bytes, i1 false)
+  br label %latch
+{missing}latch:
   %next = add i64 %i, 1
   br label %head
 end:
@@ -79,11 +91,13 @@ def gather_call(op: Operation, axis: Array | None, shape: tuple[int, ...]) -> Ga
     if op.type == "GatherV2":
         if axis is None or int(np.asarray(axis).reshape(-1)[0]) != 0:
             return None
-    elif op.type != "ResourceGather":
+    elif op.type not in ("ResourceGather", "_GatherRows"):
         return None
     indices = op.inputs[1]
-    if op.attrs["batch_dims"] or not shape or indices.dtype.name not in ("int32", "int64") or 0 in shape:
+    if op.attrs.get("batch_dims") or not shape or indices.dtype.name not in ("int32", "int64") or 0 in shape:
         return None
     size: int = op.outputs[0].dtype.size
     count = indices.shape.num_elements or 0
-    return Gather(indices.dtype, count, shape[0], math.prod(shape[1:]) * size) if count else None
+    if not count:
+        return None
+    return Gather(indices.dtype, count, shape[0], math.prod(shape[1:]) * size, op.type == "_GatherRows")

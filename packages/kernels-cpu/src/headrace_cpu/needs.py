@@ -22,15 +22,19 @@ from headrace_cpu.layout import Layout
 from headrace_cpu.lists import ListOp
 from headrace_cpu.nesting import NativeBranch, NativeLoop
 from headrace_cpu.pooling import Pooling
+from headrace_cpu.scattering import FirstRows, RangeCheck, Rows
 from headrace_cpu.scheduling import Key, Schedule
 
 __all__ = ["kernels_of", "memory_of", "work_in"]
 
 _CALLS: dict[type, tuple[str, str]] = {
+    FirstRows: ("headrace_cpu.first_rows", "positions in a hash table"),
     Gather: ("headrace_cpu.gather", "rows are copied as they are"),
     ListOp: ("headrace_cpu.lists", "the list lives in native memory"),
     NativeBranch: ("headrace_cpu.branch", "both branches are native code"),
     NativeLoop: ("headrace_cpu.loop", "condition and body are native code"),
+    RangeCheck: ("headrace_cpu.range_check", "indices are looked at before anything changes"),
+    Rows: ("headrace_cpu.rows", "threads share the rows of the result"),
     Pooling: ("headrace_cpu.pooling", "windows that slide along rows"),
 }
 """For a call that is no library's what it is named, and why."""

@@ -111,7 +111,7 @@ def _block(module: Module, layout: Layout, unwanted: frozenset[int]) -> str:
             source = pointer_to(t, place_of(layout, root, module.constant, given), data)
             copy_bytes(t, _given(t, count + position), source, size)
     t.line("ret i32 0")
-    largest = max((len(unit.keys) for unit in layout.units if unit.is_shared), default=1)
+    largest = max((len(unit.keys) + len(unit.scratch) for unit in layout.units if unit.is_shared), default=1)
     return _defined(module, "block", t, largest)
 
 

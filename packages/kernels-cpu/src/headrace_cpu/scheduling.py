@@ -27,6 +27,7 @@ from headrace_cpu.gathering import Gather, gather_call
 from headrace_cpu.lists import CHANGING, RECORD, ListOp, ListUse
 from headrace_cpu.onednn import Request
 from headrace_cpu.scalars import prints
+from headrace_cpu.scattering import FirstRows, RangeCheck, Rows, known_below, rows_call
 from headrace_cpu.values import byte_count, integers, is_native, stored
 
 __all__ = ["Key", "Schedule", "is_native", "schedule"]
@@ -35,7 +36,7 @@ VIEWS = frozenset(
     {"EnsureShape", "ExpandDims", "Identity", "PreventGradient", "Reshape", "Snapshot", "Squeeze", "StopGradient"}
 )
 """Operations whose output has the elements of input 0 in the same order."""
-READING = frozenset({"ReadVariableOp", "ResourceGather", "VariableShape", "VarIsInitializedOp"})
+READING = frozenset({"ReadVariableOp", "ResourceGather", "VariableShape", "VarIsInitializedOp", "_GatherRows"})
 """Operations that take a handle and do not change what it stands for."""
 APPLIED_BYTES = 1 << 22
 """Gradients of so many bytes are applied before more are made: a run of its own costs some 10 us, writing and reading
@@ -234,15 +235,22 @@ class _Maker:
         else:
             items = self._loops(line) if native else None
             alone = native and items is None and line.op.type != "AddN"  # a library adds only what it multiplies itself
-            step = (self._gather(line) or self.library(self._request(line.op, inputs, outputs))) if alone else None
+            step = (
+                (self._gather(line) or self._rows(line) or self.library(self._request(line.op, inputs, outputs)))
+                if alone
+                else None
+            )
             if alone and step is None:
                 step = self.nested(line)
                 if step is not None:
                     self.schedule.nested.add(len(self.schedule.items))
         if items is None:
             if step is not None:
+                waits |= self._checked(position, line, step)
+                changed = inputs[:1] if isinstance(step, Rows) and step.change != "sum" else ()
                 self.schedule.library[len(self.schedule.items)] = step
-                self.schedule.memory[len(self.schedule.items)] = tuple(map(self.memory, inputs)), outputs
+                made = (*outputs, *map(self.memory, changed))
+                self.schedule.memory[len(self.schedule.items)] = tuple(map(self.memory, inputs)), made
                 self.schedule.extras[len(self.schedule.items)] = tuple(map(self.memory, extras))
             items = [self._opaque(line, (*inputs, *extras), outputs, waits)]
         self._append(position, at, items)
@@ -384,12 +392,37 @@ class _Maker:
         ]
         return made if not reduced or fits_alone(made[0]) else None
 
+    def _rows(self, line: Line) -> Rows | FirstRows | None:
+        program = self.schedule.program
+        shapes = []
+        for number in line.inputs:
+            storage = self.storage(number)
+            shapes.append((program.tensors[number] if storage is None else storage).shape.as_tuple())
+        segments = _known(program.constants.get(line.inputs[2])) if len(line.inputs) > 2 else None
+        return rows_call(line.op, shapes, None if segments is None or segments.ndim else int(segments))
+
+    def _checked(self, position: int, line: Line, step: Any) -> frozenset[int]:
+        """Look at indices before variables are locked: a change that is refused leaves all of them as they are."""
+        if not isinstance(step, Rows) or step.change == "sum" or line.op.type == "_ScatterRows":
+            return frozenset()
+        number, indices = len(self.schedule.items), line.inputs[1]
+        key = self.memory(indices)
+        self.schedule.library[number] = RangeCheck(step.index, step.count, step.rows)
+        self.schedule.memory[number] = (key,), ()
+        self.schedule.extras[number] = ()
+        reads = () if indices in self.schedule.program.constants else (key,)
+        strict = frozenset(item for item in reads if isinstance(item, tuple))
+        self._append(position, line.op, [Item(line.op.name, (), reads, (), strict, self._controls(line))])
+        return frozenset({number})
+
     def _gather(self, line: Line) -> Gather | None:
-        if line.op.type not in ("GatherV2", "ResourceGather"):
+        if line.op.type not in ("GatherV2", "ResourceGather", "_GatherRows"):
             return None
         constants = self.schedule.program.constants
         storage = self.storage(line.inputs[0])
         shape = (storage if storage is not None else self.schedule.program.tensors[line.inputs[0]]).shape.as_tuple()
+        if line.op.type == "_GatherRows" and not known_below(line.op.inputs[1], shape[0]):
+            return None
         return gather_call(line.op, _known(constants.get(line.inputs[2])) if len(line.inputs) > 2 else None, shape)
 
     def memory(self, number: int) -> Key:

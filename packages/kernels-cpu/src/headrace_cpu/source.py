@@ -20,6 +20,7 @@ from headrace_cpu.gathering import Gather
 from headrace_cpu.host import host
 from headrace_cpu.layout import Layout, Run, Unit
 from headrace_cpu.lists import ListOp
+from headrace_cpu.scattering import FirstRows, RangeCheck, Rows
 from headrace_cpu.scheduling import Key
 from headrace_cpu.units import Stop, contains_blocks, stops_in
 
@@ -213,12 +214,13 @@ class StepSource:
             for place, key in zip(unit.call.reads, unit.inputs, strict=True):
                 found[place] = self._located(key, block, line.op.inputs[place].shape.as_tuple())
             return Failure(line, tuple(found))
-        looked_at = unit.keys[0] if unit.bound else unit.keys[1] if isinstance(unit.call, Gather) else None
-        if looked_at is None:
+        looked_at = 1 if isinstance(unit.call, (Gather, Rows)) else 0
+        if not looked_at and not unit.bound and not isinstance(unit.call, (FirstRows, RangeCheck)):
             return Failure(line)
-        return Failure(
-            line, (known[0], self._located(looked_at, block, line.op.inputs[1].shape.as_tuple()), *known[2:])
-        )
+        place = 0 if isinstance(unit.call, FirstRows) else 1
+        found = list(known)
+        found[place] = self._located(unit.keys[looked_at], block, line.op.inputs[place].shape.as_tuple())
+        return Failure(line, tuple(found))
 
     def _given_to_loop(self, unit: Unit, block: Block, place: int) -> Located:
         """Where an input of a loop is when it fails: lists that it changes are kept as they were."""

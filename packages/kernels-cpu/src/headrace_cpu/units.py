@@ -23,6 +23,7 @@ from headrace_cpu.list_code import ListWriter
 from headrace_cpu.lists import ListOp
 from headrace_cpu.pooling import Pooling
 from headrace_cpu.printer import print_region
+from headrace_cpu.scattering import FirstRows, RangeCheck, Rows
 from headrace_cpu.text import Text
 
 __all__ = [
@@ -142,9 +143,12 @@ def write_units(module: Module, t: Text, block: Block, data: Sequence[str], stop
         if unit.region is not None:
             _region(module, t, unit.region, pointers)
         elif isinstance(unit.call, Pooling):
-            _pooling(module, t, unit.call, pointers)
+            _points(module, t, unit.call, pointers)
         elif isinstance(unit.call, Gather):
             _gather(t, position, unit.call, pointers)
+        elif isinstance(unit.call, (FirstRows, RangeCheck, Rows)):
+            pointers += [pointer_to(t, place, data) for place in block.scratch[position]]
+            _rows(module, t, position, unit.call, pointers)
         elif unit.bound:
             _check(t, position, pointers[0], *block.integers[unit.keys[0]], unit.bound)
         elif isinstance(unit.call, ListOp):
@@ -258,13 +262,30 @@ def _region(module: Module, t: Text, region: Region, pointers: Sequence[str]) ->
     _share_out(module, t, symbol, math.prod(region.outer), nanoseconds(region), pointers)
 
 
-def _pooling(module: Module, t: Text, pooling: Pooling, pointers: Sequence[str]) -> None:
-    symbol = pooling.symbol(module.lanes)
+def _points(module: Module, t: Text, call: Pooling | Rows, pointers: Sequence[str]) -> None:
+    symbol = call.symbol(module.lanes)
     if symbol not in t.functions:
-        body, needed = pooling.written(module.lanes)
+        body, needed = call.written(module.lanes)
         t.functions |= needed
         t.functions[symbol] = body.replace("SYMBOL", symbol)
-    _share_out(module, t, symbol, pooling.points, pooling.nanoseconds, pointers)
+    _share_out(module, t, symbol, call.points, call.nanoseconds, pointers)
+
+
+def _rows(module: Module, t: Text, position: int, call: FirstRows | RangeCheck | Rows, pointers: Sequence[str]) -> None:
+    if isinstance(call, FirstRows):
+        t.functions[call.symbol] = call.text()
+        given = ", ".join(f"ptr {pointer}" for pointer in pointers)
+        sizes = f"i64 {call.count}, i64 {call.bound}, i64 {64 - call.bits}, i64 {(1 << call.bits) - 1}"
+        _fail_if(t, position, t.put(f"call i1 @{call.symbol}({given}, {sizes})"))
+        return
+    check = call.check if isinstance(call, Rows) else call
+    if check is not None:
+        looked_at = call.pointers[1] if isinstance(call, Rows) else 0
+        symbol, body, sizes = check.written()
+        t.functions[symbol] = body
+        _fail_if(t, position, t.put(f"call i1 @{symbol}(ptr {pointers[looked_at]}, {sizes})"))
+    if isinstance(call, Rows):
+        _points(module, t, call, pointers)
 
 
 def _share_out(module: Module, t: Text, symbol: str, points: int, nanoseconds: float, pointers: Sequence[str]) -> None:
@@ -335,11 +356,11 @@ def estimate(units: Sequence[Unit], size_of: Callable[[Any], int]) -> int:
     for unit in units:
         if unit.region is not None:
             total += nanoseconds(unit.region)
-        elif isinstance(unit.call, Pooling):
+        elif isinstance(unit.call, (Pooling, Rows)):
             total += unit.call.nanoseconds
         elif contains_blocks(unit):
             total += 5.0
-        elif isinstance(unit.call, (ListOp, Gather)):
+        elif isinstance(unit.call, (FirstRows, Gather, ListOp, RangeCheck)):
             total += 5.0 + 0.2 * sum(map(size_of, unit.keys))
         else:  # a product of square matrices of that many bytes takes no longer, and few things take more
             total += 100.0 + 0.001 * sum(map(size_of, unit.keys)) ** 1.5
@@ -394,6 +415,7 @@ DECLARATIONS = {
 def _gather(t: Text, position: int, call: Gather, pointers: Sequence[str]) -> None:
     t.functions[call.symbol] = call.text()
     t.functions["llvm.memcpy.p0.p0.i64"] = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
+    t.functions["llvm.memset.p0.i64"] = "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)"
     sizes = f"i64 {call.count}, i64 {call.rows}, i64 {call.row_bytes}"
     given = f"ptr {pointers[0]}, ptr {pointers[1]}, ptr {pointers[-1]}"
     _fail_if(t, position, t.put(f"call i1 @{call.symbol}({given}, {sizes})"))

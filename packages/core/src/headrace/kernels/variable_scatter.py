@@ -44,6 +44,44 @@ def _register_rows(op_type: str, change: Change) -> None:
     register_kernel(op_type)(kernel)
 
 
+@register_kernel("_FirstRows")
+def _first_rows(op: OpContext, indices: Array) -> tuple[Array, Array]:
+    check_indices(indices, op.attr("bound"))
+    _, first, inverse = np.unique(indices, return_index=True, return_inverse=True)
+    position = first[inverse.reshape(-1)]
+    rows = np.where(position == np.arange(indices.size), indices, _absent(indices))
+    return rows, position.astype(op.outputs[1].dtype.array_type)
+
+
+def _absent(rows: Array) -> Array:
+    """What stands for no row."""
+    return np.array(np.iinfo(rows.dtype).min, rows.dtype)
+
+
+@register_kernel("_GatherRows")
+def _gather_rows(op: OpContext, variable: VariableStorage, rows: Array) -> Array:
+    value, present = variable.read(), rows != _absent(rows)
+    check_indices(rows[present], value.shape[0])
+    result = np.zeros((rows.size, *value.shape[1:]), value.dtype)
+    result[present] = value[rows[present]]
+    return result
+
+
+@register_kernel("_ScatterRows")
+def _scatter_rows(op: OpContext, variable: VariableStorage, rows: Array, updates: Array) -> None:
+    present = rows != _absent(rows)
+    places, changes = rows[present], updates[present]
+
+    def apply(target: Array) -> None:
+        check_indices(places, target.shape[0])
+        if op.attr("how") == "copy":
+            target[places] = changes
+        else:
+            (np.add if op.attr("how") == "add" else np.subtract).at(target, places, changes)
+
+    variable.update(apply)
+
+
 def _divide_at(target: Array, indices: Array, rows: Array) -> None:
     if target.dtype.kind not in "iu":
         np.divide.at(target, indices, rows)

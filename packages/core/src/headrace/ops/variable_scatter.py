@@ -64,6 +64,43 @@ _register_rows("ResourceScatterMin", "The smaller of rows of a variable and the 
 _register_rows("ResourceScatterMax", "The larger of rows of a variable and the updates")
 
 
+@register_op(
+    "_FirstRows",
+    inputs={"indices": "T"},
+    outputs={"rows": "T", "first": "out_idx"},
+    attrs={"T": _INDEX, "out_idx": attr.index_type, "bound": attr.int()},
+)
+def _first_rows_shape(op: InferenceContext) -> list[Shape]:
+    """Each index where it stands for the first time, else the lowest integer; and where that is. All in [0, bound)."""
+    shape = op.inputs[0].shape.with_rank(1)
+    return [shape, shape]
+
+
+@register_op(
+    "_GatherRows",
+    inputs={"resource": "resource", "rows": "Tindices"},
+    outputs={"output": "dtype"},
+    attrs={"dtype": attr.numeric, "Tindices": _INDEX},
+    stateful=True,
+    reads_only=True,
+)
+def _gather_rows_shape(op: InferenceContext) -> list[Shape]:
+    """Rows of a variable by their numbers; zeros where the lowest integer stands for none."""
+    variable, rows = _variable_shape(op, "dtype"), op.inputs[1].shape
+    return [Shape() if variable.dims is None or rows.dims is None else Shape((*rows.dims, *variable.dims[1:]))]
+
+
+@register_op(
+    "_ScatterRows",
+    inputs={"resource": "resource", "rows": "Tindices", "updates": "dtype"},
+    attrs={"dtype": attr.numeric, "Tindices": _INDEX, "how": attr.string(allowed=["add", "sub", "copy"])},
+    stateful=True,
+)
+def _scatter_rows_shape(op: InferenceContext) -> list[Shape]:
+    """Adds to, subtracts from or replaces rows of a variable; the lowest integer stands for none."""
+    return []
+
+
 def _register_nd(name: str, doc: str) -> None:
     def shape(op: InferenceContext) -> list[Shape]:
         check_updates(op.inputs[1].shape, op.inputs[2].shape, _variable_shape(op, "T"))

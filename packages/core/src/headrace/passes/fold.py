@@ -10,6 +10,7 @@ import numpy as np
 from headrace.graph.attr import without_repeats
 from headrace.graph.frames import has_tokens
 from headrace.graph.graph import Graph
+from headrace.graph.handle_spec import variable_spec
 from headrace.graph.inference import infer_specs
 from headrace.graph.operation import Operation, Tensor
 from headrace.graph.shape_value import constant_value
@@ -50,7 +51,8 @@ def _fold_outside_shapes(op: Operation, inputs: Sequence[Tensor], graph: Graph) 
 
 
 def _fold_op(op: Operation, inputs: Sequence[Tensor], graph: Graph) -> Sequence[Tensor] | None:
-    if op.type == "Const" or not is_pure(op) or op.op_def.function_attrs:  # a loop may take any time
+    reads_shape = op.type == "VariableShape" and not op.control_inputs and "_target" not in op.attrs
+    if op.type == "Const" or not (is_pure(op) or reads_shape) or op.op_def.function_attrs:  # a loop may take any time
         return None
     values = _values(op, inputs)
     if values is None:
@@ -70,6 +72,9 @@ def _fold_op(op: Operation, inputs: Sequence[Tensor], graph: Graph) -> Sequence[
 
 def _values(op: Operation, inputs: Sequence[Tensor]) -> list[Array] | None:
     """The values of the outputs if they are constant and not too large to keep."""
+    if op.type == "VariableShape":
+        known = variable_spec(inputs[0])
+        return None if known is None else _of_shape(op, known.shape)
     if op.type in _SHAPE_ONLY and op.outputs[0].dtype.size:
         return _of_shape(op, inputs[0].shape)
     if not all(tensor.op.type == "Const" for tensor in inputs) or not kernels_of(op.type):
@@ -113,10 +118,11 @@ _SHAPE_ONLY: dict[str, Callable[[Shape], Any]] = {
     "Shape": _sizes,
     "Size": lambda shape: shape.num_elements,
     "Rank": lambda shape: shape.rank,
+    "VariableShape": _sizes,
     "OnesLike": lambda shape: _filled(shape, 1),
     "ZerosLike": lambda shape: _filled(shape, 0),
 }
-"""Types whose value follows from the static shape of their input alone."""
+"""Types whose value follows from the static shape of their input alone, or of the variable behind it."""
 
 
 def _compute(op: Operation, constants: Sequence[Array]) -> list[Array] | None:

@@ -45,6 +45,16 @@ CASES = [
     OpCase("Unique/empty", "Unique", [np.zeros(0, np.int64)], expected=(np.zeros(0, np.int64), _i32())),
     OpCase("Unique/matrix", "Unique", [_i32([1, 2])], raises=r"rank is wrong"),
     OpCase(
+        "_FirstRows/repeated",
+        "_FirstRows",
+        [_i32(5, 3, 5, 0, 3, 5)],
+        {"bound": 6, "out_idx": "int64"},
+        (_i32(5, 3, -(2**31), 0, -(2**31), -(2**31)), np.array([0, 1, 0, 3, 1, 0])),
+    ),
+    OpCase("_FirstRows/out of range", "_FirstRows", [_i32(5, 6)], {"bound": 6}, raises="an index is out of range"),
+    OpCase("_FirstRows/negative", "_FirstRows", [_i32(-1)], {"bound": 6}, raises="an index is out of range"),
+    OpCase("_FirstRows/empty", "_FirstRows", [_i32()], {"bound": 6}, (_i32(), _i32())),
+    OpCase(
         "UniqueWithCounts/integers",
         "UniqueWithCounts",
         [_i32(5, 3, 5, 1)],
