@@ -260,6 +260,31 @@ def test_a_function_that_calls_itself_is_refused() -> None:
         hr.import_graph_def(proto).functions["f"]
 
 
+def test_a_recursion_in_a_branch_is_refused_by_the_step_that_needs_it() -> None:
+    # TensorFlow 2.21 ends its process on such a graph
+    proto = _one_function(b="choose:output:0")
+    again = proto.library.function[0].node_def.add(name="choose", op="StatelessIf", input=["zero:y:0", "a"])
+    proto.library.function[0].node_def.add(name="zero", op="ZerosLike", input=["a"]).attr["T"].type = 1
+    again.attr["Tcond"].type = 1
+    again.attr["then_branch"].func.name = "g"
+    again.attr["else_branch"].func.name = "g"
+    branch = proto.library.function.add()
+    branch.CopyFrom(_one_function(b="again:output:0").library.function[0])
+    branch.signature.name = "g"
+    call = branch.node_def.add(name="again", op="PartitionedCall", input=["a"])
+    call.attr["f"].func.name = "f"
+    for node in (again, call):
+        node.attr["Tin"].list.type.append(1)
+        node.attr["Tout"].list.type.append(1)
+    proto.node.add(name="x", op="Placeholder").attr["dtype"].type = 1
+    proto.node.add(name="call", op="f", input=["x"])
+    proto.node.add(name="other", op="Neg", input=["x"]).attr["T"].type = 1
+    session = hr.Session(hr.import_graph_def(proto))
+    assert session.run("other:0", feeds={"x:0": 2.0}) == -2
+    with pytest.raises(hr.errors.UnimplementedError, match=r"calls itself(.|\n)*f -> g -> f(.|\n)*as a loop"):
+        session.run("call:0", feeds={"x:0": 2.0})
+
+
 def test_a_graph_that_could_not_be_imported_brings_no_functions() -> None:
     proto = _one_function(b="double:z:0")
     proto.node.add(name="x", op="Neg", input=["missing"])
