@@ -120,6 +120,20 @@ def test_long_convolutions_have_their_zero_in_the_middle_so_that_sums_stay_exact
     np.testing.assert_allclose(found, exact, atol=0.02 * np.abs(exact).max())
 
 
+@pytest.mark.parametrize(
+    ("taps", "padding"), [(1, "SAME"), (3, "VALID"), (3, [(0, 0), (0, 0)])], ids=["pixels", "valid", "explicit"]
+)
+def test_where_no_padding_is_seen_the_zero_point_goes_into_the_bias(taps: int, padding: Any) -> None:
+    depth = 600 // taps**2
+    filters = np.where(RNG.uniform(size=(taps, taps, depth, 2)) < 0.5, 1, -1).astype(np.float32)
+    model, found, exact = quantized(
+        lambda x: hr.nn.conv2d(x, hr.Variable(filters), padding=padding), normal(6, 5, 5, depth) + 2
+    )
+    assert model.report.products[0].zero_point != 0
+    assert "UniformQuantizedAdd" in types(model)
+    np.testing.assert_allclose(found, exact, atol=0.02 * np.abs(exact).max())
+
+
 def test_batch_norm_goes_into_the_convolution_before_it() -> None:
     statistics = [RNG.uniform(0.5, 1.5, 4).astype(np.float32) for _ in range(4)]
 

@@ -136,7 +136,7 @@ class _Rewriting:
         weights = weights.T if op.attrs.get("transpose_b") else weights
         scales, integers = _rounded_weights(weights)
         summed = tuple(range(weights.ndim - 1))
-        padded = op.type == "Conv2D" and op.attrs["padding"] != "VALID"
+        padded = op.type == "Conv2D" and _pads(op, weights.shape)
         scale, zero = _asymmetric(low, high)
         if padded and int(np.abs(integers).sum(axis=summed).max()) * 256 > _EXACT:
             scale, zero = _symmetric(low, high)
@@ -267,6 +267,13 @@ class _Writer:
 
 def _sided(side: str, axis: int, bounds: Mapping[str, int]) -> dict[str, int]:
     return {f"{side}_quantization_axis": axis, **{f"{side}_{name}": value for name, value in bounds.items()}}
+
+
+def _pads(op: Operation, filters: Sequence[int]) -> bool:
+    """True if a convolution may see padding: one of single pixels never needs any of its own."""
+    if op.attrs["padding"] == "EXPLICIT":
+        return any(op.attrs["explicit_paddings"])
+    return op.attrs["padding"] == "SAME" and tuple(filters[:2]) != (1, 1)
 
 
 def _rounded_up(number: float) -> float:
