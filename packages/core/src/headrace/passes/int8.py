@@ -113,9 +113,52 @@ def _obstacle(op: Operation) -> str | None:
     return None if channels == weights.shape[2] else "its channels are grouped, or their number is not known"
 
 
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """The numbers of a product in int8.
+
+    Attributes:
+      integers: of the weights, as int64; output channels are the last axis.
+      scales: of the weights, for each channel.
+      scale: of the input.
+      zero: the zero point of the input.
+      padded: the input may be padded, so that the operation must know the zero point.
+    """
+
+    integers: Array
+    scales: Array
+    scale: float
+    zero: int
+    padded: bool
+
+    @classmethod
+    def of(cls, op: Operation, low: float, high: float) -> _Form:
+        """From an operation that has no obstacle, and the range of its input."""
+        weights = constant_value(op.inputs[1])
+        assert weights is not None
+        weights = weights.T if op.attrs.get("transpose_b") else weights
+        scales, integers = _rounded_weights(weights)
+        padded = op.type == "Conv2D" and _pads(op, weights.shape)
+        form = cls(integers, scales, *_asymmetric(low, high), padded)
+        if padded and int(np.abs(integers).sum(axis=form.summed).max()) * 256 > _EXACT:
+            return cls(integers, scales, *_symmetric(low, high), padded)
+        return form
+
+    @property
+    def summed(self) -> tuple[int, ...]:
+        """The axes of the weights that are summed over."""
+        return tuple(range(self.integers.ndim - 1))
+
+    @property
+    def sums(self) -> Array:
+        """The scales of the sums: exact, or infinite."""
+        with np.errstate(over="ignore"):
+            return np.asarray(np.float32(self.scale) * self.scales)
+
+
 @dataclass(slots=True)
 class _Rewriting:
-    """Mutable, used once. `plans`: what each product becomes; `biases`: the additions that are in such a sum."""
+    """Mutable, used once. `biases`: the additions that the sums do; `rounded`: inputs as integers."""
 
     ranges: Mapping[Tensor, tuple[float, float]]
     readers: Counter[Tensor]
@@ -130,56 +173,39 @@ class _Rewriting:
             return [inputs[1] if op.inputs[0].op.type == "Const" else inputs[0]]
         if op.type not in ("MatMul", "Conv2D") or op.inputs[0] not in self.ranges or _obstacle(op) is not None:
             return None
-        low, high = self.ranges[op.inputs[0]]
-        weights = constant_value(op.inputs[1])
-        assert weights is not None  # it has no obstacle
-        weights = weights.T if op.attrs.get("transpose_b") else weights
-        scales, integers = _rounded_weights(weights)
-        summed = tuple(range(weights.ndim - 1))
-        padded = op.type == "Conv2D" and _pads(op, weights.shape)
-        scale, zero = _asymmetric(low, high)
-        if padded and int(np.abs(integers).sum(axis=summed).max()) * 256 > _EXACT:
-            scale, zero = _symmetric(low, high)
-        with np.errstate(over="ignore"):
-            sums = np.float32(scale) * scales  # exact, or infinite
-        if not np.isfinite(sums).all():
+        form = _Form.of(op, *self.ranges[op.inputs[0]])
+        if not np.isfinite(form.sums).all():
             self.left[op] = "its numbers are too large for scales in float32"
             return None
-        longest = 255 * int(np.abs(integers).sum(axis=summed).max())
-        added = np.zeros(len(scales)) if padded else -zero * integers.sum(axis=summed).astype(np.float64)
-        addition, bias = self._bias(op)
-        if bias is not None and addition is not None:
-            steps = np.rint(bias / sums.astype(np.float64))
-            if longest + np.abs(added + steps).max() <= _WIDEST:
-                added = added + steps
-                self.biases.add(addition)
-        if longest + np.abs(added).max() > _WIDEST:
+        added = self._added(op, form)
+        if added is None:
             self.left[op] = "its sums are too long for int32"
             return None
-        self.products.append(
-            Int8Product(
-                op.name,
-                op.type,
-                (-128 - zero) * scale,
-                (127 - zero) * scale,
-                scale,
-                zero,
-                tuple(map(float, scales)),
-            )
-        )
-        return [
-            _Writer(op, graph).product(
-                self._input(op, inputs[0], scale, zero, graph), integers, added, scale, scales, zero if padded else 0
-            )
-        ]
+        low, high = ((end - form.zero) * form.scale for end in (-128, 127))
+        scales = tuple(map(float, form.scales))
+        self.products.append(Int8Product(op.name, op.type, low, high, form.scale, form.zero, scales))
+        return [_Writer(op, graph).product(self._input(op, inputs[0], form, graph), form, added)]
 
-    def _input(self, op: Operation, x: Tensor, scale: float, zero: int, graph: Graph) -> Tensor:
+    def _added(self, op: Operation, form: _Form) -> Array | None:
+        """What is added to the sums, the bias included where it fits; None if they do not fit int32."""
+        room = _WIDEST - 255 * int(np.abs(form.integers).sum(axis=form.summed).max())
+        zero = 0 if form.padded else form.zero
+        added = -zero * form.integers.sum(axis=form.summed).astype(np.float64)
+        addition, bias = self._bias(op)
+        if bias is not None and addition is not None:
+            with_bias = added + np.rint(bias / form.sums.astype(np.float64))
+            if np.abs(with_bias).max() <= room:
+                self.biases.add(addition)
+                return np.asarray(with_bias)
+        return added if np.abs(added).max() <= room else None
+
+    def _input(self, op: Operation, x: Tensor, form: _Form, graph: Graph) -> Tensor:
         """The input as integers; several products share them."""
-        key = (x, scale, zero)
+        key = (x, form.scale, form.zero)
         if key not in self.rounded:
             attrs = {"Tin": float32, "Tout": qint8, **_BYTES}
             writer = _Writer(op, graph)
-            given = x, writer.constant(np.float32(scale)), writer.constant(np.int32(zero))
+            given = x, writer.constant(np.float32(form.scale)), writer.constant(np.int32(form.zero))
             self.rounded[key] = writer.made("UniformQuantize", given, attrs)
         return self.rounded[key]
 
@@ -212,21 +238,19 @@ class _Writer:
 
     def constant(self, value: Array | np.generic) -> Tensor:
         array = np.asarray(value)
-        dtype = {"int8": qint8}.get(array.dtype.name)
-        if dtype is not None:
-            return self.made("Const", (), {"value": array.view(dtype.array_type), "dtype": dtype})
+        if array.dtype == np.int8:
+            return self.made("Const", (), {"value": array.view(qint8.array_type), "dtype": qint8})
         return self.made("Const", (), {"value": array, "dtype": float32 if array.dtype.kind == "f" else int32})
 
-    def product(self, x: Tensor, integers: Array, added: Array, scale: float, scales: Array, zero: int) -> Tensor:
+    def product(self, x: Tensor, form: _Form, added: Array) -> Tensor:
         """The product of integers, what is added to it, and the float32 that it means."""
-        channels = len(scales)
-        zeros = self.constant(np.zeros(channels, np.int32))
-        sums = self.constant(np.float32(scale) * scales)
-        axis = integers.ndim - 1
-        weights = self.constant(np.ascontiguousarray(integers.astype(np.int8)))
+        axis = form.integers.ndim - 1
+        zeros, sums = self.constant(np.zeros(len(form.scales), np.int32)), self.constant(form.sums)
+        weights = self.constant(np.ascontiguousarray(form.integers.astype(np.int8)))
+        zero = form.zero if form.padded else 0
         parameters = (
-            *(self.constant(np.float32(scale)), self.constant(np.int32(zero))),
-            *(self.constant(scales), zeros),
+            *(self.constant(np.float32(form.scale)), self.constant(np.int32(zero))),
+            *(self.constant(form.scales), zeros),
             *(sums, zeros),
         )
         attrs = {
