@@ -16,6 +16,7 @@ __all__ = ["cast", "computed", "constant", "extreme", "prints"]
 
 _FLOAT_BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _INTEGER_BINARY = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor"}
+_DIVISIONS = {"quot": "div", "rem": "rem"}
 _COMPARISONS = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
 _ROUNDINGS = {"floor": "floor", "ceil": "ceil", "rint": "rint", "sqrt": "sqrt", "abs": "fabs"}
 _FLOAT_UNARY = frozenset({*_ROUNDINGS, "neg", "sign", "isfinite"})
@@ -38,7 +39,7 @@ def prints(op: str, dtype: DType) -> bool:
             or op in ("max", "min", "pow")
             or ((op, wide) in FUNCTIONS)
         )
-    return op in _INTEGER_BINARY or op in _COMPARISONS or op in ("max", "min", "neg", "abs", "sign", "not")
+    return op in _INTEGER_BINARY or op in _DIVISIONS or op in _COMPARISONS or op in ("max", "min", "neg", "abs", "sign", "not")
 
 
 def computed(t: Text, op: str, args: list[str], source: DType, target: DType) -> str:
@@ -106,6 +107,8 @@ def _integer(t: Text, op: str, args: list[str], dtype: DType) -> str:
     if op in ("max", "min"):
         return extreme(t, op, args[0], args[1], dtype)
     signed = dtype.kind == "int"
+    if op in _DIVISIONS:
+        return t.two(f"{'s' if signed else 'u'}{_DIVISIONS[op]}", args[0], args[1], element)
     if op in _COMPARISONS:
         name = op if op in ("eq", "ne") else ("s" if signed else "u") + op
         return t.put(f"icmp {name} {whole} {args[0]}, {args[1]}")
@@ -133,6 +136,8 @@ def cast(t: Text, value: str, source: DType, target: DType) -> str:
         if target.is_floating:
             return _float_to_float(t, value, source, target)
         value, element = as_float(t, value, source)
+        if target is boolean:
+            return t.put(f"fcmp une {t.type(element)} {value}, {t.number(0.0, element)}")
         return _float_to_integer(t, value, element, target)
     if target.is_floating:
         wide = "double" if target.name == "float64" else "float"
