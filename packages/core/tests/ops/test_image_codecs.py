@@ -121,3 +121,35 @@ def test_what_to_install_is_said(monkeypatch):
     with pytest.raises(UnavailableError, match=r"headrace\[images\]"):
         run(hr.image.decode_png, data)
     assert run(hr.image.encode_png, pixels(3)).item() == data
+
+
+def test_any_file_of_an_image_is_decoded_in_the_depth_that_is_asked_for():
+    image = pixels(3)
+    files = {kind: written(PIL.fromarray(image), kind) for kind in ("PNG", "BMP")}
+
+    def decoded(data, **attrs):
+        return run(lambda x: hr.apply_op("DecodeImage", x, **attrs), data)
+
+    for kind, factor in (("PNG", 257), ("BMP", 256)):
+        np.testing.assert_array_equal(decoded(files[kind]), image)
+        np.testing.assert_array_equal(decoded(files[kind], dtype="uint16"), image.astype(np.uint16) * np.uint16(factor))
+        np.testing.assert_array_equal(decoded(files[kind], dtype="float32"), image / np.float32(255))
+    jpeg = written(PIL.fromarray(image), "JPEG")
+    found = run(hr.image.decode_jpeg, jpeg)
+    np.testing.assert_array_equal(decoded(jpeg), found)
+    np.testing.assert_array_equal(decoded(jpeg, dtype="uint16"), found.astype(np.uint16) * 256)
+    with pytest.raises(InvalidArgumentError, match="a JPEG file has another number of channels"):
+        decoded(jpeg, channels=4)
+    wide = pixels(1, np.uint16)
+    data = run(hr.image.encode_png, wide).item()
+    np.testing.assert_array_equal(decoded(data), wide >> 8)
+    np.testing.assert_array_equal(decoded(data, dtype="float32"), wide / np.float32(65535))
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_the_shape_of_a_jpeg_file_is_known_from_its_head(channels):
+    data = written(PIL.fromarray(pixels(channels).squeeze()), "JPEG")
+    found = run(lambda x: hr.apply_op("ExtractJpegShape", x, output_type=hr.int64), data)
+    assert (found.tolist(), found.dtype) == ([5, 7, channels], np.int64)
+    with pytest.raises(InvalidArgumentError, match="no JPEG file"):
+        run(lambda x: hr.apply_op("ExtractJpegShape", x), written(PIL.fromarray(pixels(3)), "PNG"))

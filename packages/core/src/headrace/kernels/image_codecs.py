@@ -22,6 +22,7 @@ from headrace.types import Array, Shape
 __all__: list[str] = []
 
 _PNG, _JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"
+_GIF, _BMP = b"GIF8", b"BM"
 _COLOR_TYPES = {1: 0, 2: 4, 3: 2, 4: 6}
 """PNG's number for grey, grey with opacity, colours, colours with opacity, by the number of channels."""
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
@@ -58,7 +59,7 @@ def _opened(contents: Array) -> tuple[Any, bytes]:
 def _damaged(data: bytes, error: Exception) -> InvalidArgumentError:
     return InvalidArgumentError(
         "an image file is damaged",
-        expected="a whole PNG or JPEG file of reasonable size",
+        expected="a whole file of reasonable size",
         got=f"{len(data)} bytes: {error}",
         hint="copy the file again; a file that was cut off cannot be read",
     )
@@ -100,6 +101,97 @@ def _decode_png(op: OpContext, contents: Array) -> Array:
     if wide:
         return pixels if pixels.dtype == np.uint16 else pixels.astype(np.uint16) * np.uint16(257)
     return np.ascontiguousarray((pixels >> 8).astype(np.uint8) if pixels.dtype == np.uint16 else pixels)
+
+
+@register_kernel("DecodeBmp")
+def _decode_bmp(op: OpContext, contents: Array) -> Array:
+    return _bitmap(np.asarray(contents).item(), op.attr("channels"))
+
+
+def _bitmap(data: bytes, channels: int) -> Array:
+    """The pixels of an uncompressed BMP file. Not by Pillow, which leaves opacity out.
+
+    Source: Microsoft, "Bitmap storage": the structures BITMAPFILEHEADER and BITMAPINFOHEADER.
+    """
+    if not data.startswith(_BMP) or len(data) < 30:
+        raise InvalidArgumentError(
+            "the bytes are no BMP file",
+            expected="the contents of such a file",
+            got=f"{len(data)} bytes that begin with {data[:8]!r}",
+            hint="hr.files.read gives the contents of a file",
+        )
+    (start,) = struct.unpack_from("<I", data, 10)
+    columns, rows, _, bits = struct.unpack_from("<iiHH", data, 18)
+    depth, height = bits // 8, abs(rows)
+    if bits not in (8, 24, 32) or (channels not in (0, depth) and depth == 1):
+        raise UnimplementedError(
+            "BMP files of this kind are not supported",
+            expected="8, 24 or 32 bits for a pixel, and channels=0 for grey",
+            got=f"{bits} bits and channels={channels}",
+            hint="write the image as a PNG file",
+        )
+    pitch = -(-columns * depth // 4) * 4
+    if columns < 1 or not height or start + pitch * height > len(data) + pitch - columns * depth:
+        raise _damaged(data, ValueError(f"{columns} columns and {rows} rows of {bits} bits do not fit"))
+    padded = np.frombuffer(data[start : start + pitch * height].ljust(pitch * height, b"\0"), np.uint8)
+    pixels = padded.reshape(height, pitch)[:, : columns * depth].reshape(height, columns, depth)
+    pixels = pixels if rows < 0 else pixels[::-1]  # from the lowest row up, unless the height is negative
+    if depth > 1:
+        pixels = pixels[..., [2, 1, 0, 3][:depth]]
+    if channels == 4 and depth == 3:
+        return np.pad(pixels, ((0, 0), (0, 0), (0, 1)), constant_values=255)
+    return np.ascontiguousarray(pixels[..., : channels or depth])
+
+
+@register_kernel("DecodeImage")
+def _decode_image(op: OpContext, contents: Array) -> Array:
+    data, channels, dtype = np.asarray(contents).item(), op.attr("channels"), op.attr("dtype")
+    if data.startswith(_GIF):
+        raise UnimplementedError(
+            "GIF files are not decoded",
+            expected="a PNG, JPEG or BMP file",
+            got=f"{len(data)} bytes that begin with {data[:6]!r}",
+            hint="write the first image of the file as a PNG file",
+        )
+    if data.startswith(_PNG) and dtype.size == 2:
+        return _decode_png(op, contents)
+    if data.startswith(_BMP):
+        _check_channels(channels, (0, 3, 4), "a BMP file")
+        pixels = _bitmap(data, channels)
+    else:
+        image, _ = _opened(contents)
+        _check_channels(channels, (0, 1, 3, 4) if data.startswith(_PNG) else (0, 1, 3), "a JPEG file")
+        pixels = _pixels(image, data, channels)
+    if dtype.size == 4:
+        return np.ascontiguousarray(pixels / np.float32(np.iinfo(pixels.dtype).max), np.float32)
+    if pixels.dtype == np.uint16:
+        pixels = (pixels >> 8).astype(np.uint8)
+    return np.ascontiguousarray(pixels) if dtype.size == 1 else pixels.astype(np.uint16) * np.uint16(256)
+
+
+def _check_channels(channels: int, allowed: tuple[int, ...], kind: str) -> None:
+    if channels not in allowed:
+        raise InvalidArgumentError(
+            f"{kind} has another number of channels",
+            expected=", ".join(map(str, allowed)),
+            got=str(channels),
+            hint="0 stands for as many as the file has",
+        )
+
+
+@register_kernel("ExtractJpegShape")
+def _jpeg_shape(op: OpContext, contents: Array) -> Array:
+    data = np.asarray(contents).item()
+    image, _ = _opened(contents)
+    if not data.startswith(_JPEG):
+        raise InvalidArgumentError(
+            "the bytes are no JPEG file",
+            expected="the contents of such a file",
+            got=f"{len(data)} bytes that begin with {data[:8]!r}",
+            hint="decode it, and take hr.shape of the image",
+        )
+    columns, rows = image.size
+    return np.array([rows, columns, len(image.getbands())], op.attr("output_type").array_type)
 
 
 @register_kernel("DecodeJpeg")

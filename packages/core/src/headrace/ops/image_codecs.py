@@ -12,7 +12,7 @@ from headrace.graph.attr import AttrSpec
 from headrace.graph.op_def import HasAttrs, InferenceContext, register_op
 from headrace.graph.operation import Tensor
 from headrace.ops.shapes import check_scalar
-from headrace.types import DTypeLike, Shape, as_dtype, uint8, uint16
+from headrace.types import DTypeLike, Shape, as_dtype, float32, int32, int64, uint8, uint16
 
 __all__ = ["check_pixels", "decode_jpeg", "decode_png", "encode_jpeg", "encode_png"]
 
@@ -42,6 +42,40 @@ def _decoded(op: InferenceContext, allowed: tuple[int, ...]) -> list[Shape]:
 def _decode_png_shape(op: InferenceContext) -> list[Shape]:
     """The pixels of a PNG or JPEG file: `[rows, columns, channels]`; 0 channels stands for those that it has."""
     return _decoded(op, _PNG_CHANNELS)
+
+
+@register_op("DecodeBmp", inputs={"contents": "string"}, outputs={"image": "uint8"}, attrs={"channels": attr.int(0)})
+def _decode_bmp_shape(op: InferenceContext) -> list[Shape]:
+    """The pixels of a BMP file: `[rows, columns, channels]`; 0 channels stands for those that it has."""
+    return _decoded(op, _PNG_CHANNELS)
+
+
+@register_op(
+    "DecodeImage",
+    inputs={"contents": "string"},
+    outputs={"image": "dtype"},
+    attrs={
+        "channels": attr.int(0),
+        "dtype": AttrSpec("type", default=uint8, allowed=(uint8, uint16, float32)),
+        "expand_animations": attr.bool(True),
+    },
+)
+def _decode_image_shape(op: InferenceContext) -> list[Shape]:
+    """The pixels of a PNG, JPEG or BMP file; floats are in [0, 1]. With `expand_animations` the rank is not known."""
+    shapes = _decoded(op, _PNG_CHANNELS)
+    return [Shape()] if op.attr("expand_animations") else shapes
+
+
+@register_op(
+    "ExtractJpegShape",
+    inputs={"contents": "string"},
+    outputs={"image_shape": "output_type"},
+    attrs={"output_type": attr.type(int32, int64, default=int32)},
+)
+def _jpeg_shape_shape(op: InferenceContext) -> list[Shape]:
+    """Rows, columns and channels of a JPEG file, of which only the head is read."""
+    check_scalar(op.inputs[0].shape, "contents")
+    return [Shape([3])]
 
 
 @register_op(
