@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 import pytest
 
-from headrace_checkpoint.checksum import crc32c, crc32c_of_blocks, in_threads, mask, unmask
+from headrace_checkpoint.checksum import crc32c, crc32c_of_blocks, mask, unmask
 
 
 def test_known_values() -> None:
@@ -39,23 +37,3 @@ def test_blocks_have_checksums_of_their_own_and_together_the_one_of_all(block: i
 def test_mask_is_undone() -> None:
     assert [unmask(mask(crc)) for crc in (0, 1, 0xFFFFFFFF, 0x12345678)] == [0, 1, 0xFFFFFFFF, 0x12345678]
     assert mask(0) == 0xA282EAD8
-
-
-def test_items_of_several_threads_come_in_order_and_the_first_error_is_raised() -> None:
-    meet = threading.Barrier(2, timeout=60)
-
-    def double(item: int) -> int:
-        if item < 2:
-            meet.wait()  # passes only where two run at a time
-        if item >= 6:
-            raise ValueError(f"no {item}")
-        return 2 * item
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("headrace_checkpoint.checksum._THREADS", 2)
-        assert in_threads(double, range(6)) == [0, 2, 4, 6, 8, 10]
-        meet.reset()
-        with pytest.raises(ValueError, match="no 6"):
-            in_threads(double, range(9))
-    assert in_threads(double, []) == []
-    assert in_threads(double, [3]) == [6]

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import sys
+import logging
 import threading
+import weakref
 from collections.abc import Callable
 
 from headrace.errors import DeadlineExceededError
-from headrace_checkpoint.checksum import leave_a_processor
+from headrace_checkpoint.threads import stand_back
 
 __all__ = ["BackgroundWork"]
 
-
-_NICENESS = 10
-"""Added to that of the process. Where a thread of the program wants the same processor, the work gets one part of ten,
-so that a step does not take longer for the checksums beside it. At 19 it would be one of seventy, and beside other
-programs that keep every processor busy a save would hardly end."""
+_log = logging.getLogger(__name__)
 
 
 class BackgroundWork:
@@ -26,8 +21,8 @@ class BackgroundWork:
     The work leaves a processor to the program, where there are several, and stands back where the program wants more
     of them (on Linux; other systems know the priority of a process only).
 
-    An error of the work is raised by the next call of any method, once. The interpreter waits at its end for work that
-    is under way.
+    An error of the work is raised by the next call of any method, once; where there is none, the log has it at the end.
+    The interpreter waits at its end for work that is under way.
 
     Args:
       what: what is being done, for errors.
@@ -37,6 +32,7 @@ class BackgroundWork:
         self._what = what
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
+        self._last_words: weakref.finalize[..., BackgroundWork] | None = None
 
     @property
     def is_running(self) -> bool:
@@ -74,20 +70,14 @@ class BackgroundWork:
             self._thread = None
         error, self._error = self._error, None
         if error is not None:
+            if self._last_words is not None:
+                self._last_words.detach()
             raise error
 
     def _run(self, work: Callable[[], object]) -> None:
-        _stand_back()
+        stand_back()
         try:
             work()
         except BaseException as error:  # handed to the thread that asks next
             self._error = error
-
-
-def _stand_back() -> None:
-    """Let the calling thread, and those that it will start, have less of the processors than the others."""
-    leave_a_processor()
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError):  # a container may forbid it; the work is the same without
-            thread = threading.get_native_id()
-            os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + _NICENESS)
+            self._last_words = weakref.finalize(self, _log.error, "%s failed: %s", self._what, str(error))

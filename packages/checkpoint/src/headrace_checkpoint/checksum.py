@@ -7,29 +7,18 @@ of data that itself contains checksums from becoming predictable.
 from __future__ import annotations
 
 import functools
-import os
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from fastcrc import crc32
 from numpy.typing import NDArray
 
-__all__ = ["BLOCK", "crc32c", "crc32c_of_blocks", "in_threads", "leave_a_processor", "mask", "unmask"]
+__all__ = ["BLOCK", "crc32c", "crc32c_of_blocks", "mask", "unmask"]
 
 BLOCK = 1 << 20
 """Bytes that have a checksum of their own: what is read to verify one of them, and 8 digits for each in a header."""
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-
 _MASK_DELTA = 0xA282EAD8
-_THREADS = min(8, os.cpu_count() or 1)
-"""Memory gives no more than some cores can sum up."""
-_left_free: ContextVar[int] = ContextVar("_left_free", default=0)
-"""Threads that `in_threads` must do without, of those that it may use."""
 
 
 def crc32c(data: bytes | bytearray | memoryview | NDArray[Any], crc: int = 0) -> int:
@@ -94,29 +83,6 @@ def _shifts(size: int) -> list[list[int]]:
             table += [value ^ column for value in table]
         tables.append(table)
     return tables
-
-
-def in_threads(function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
-    """Call a function of each item, several at a time: reading and computing checksums let other threads run.
-
-    Args:
-      function: called from several threads at once.
-      items: in the order of the results.
-    Raises:
-      Exception: what the function raised of the first item for which it raised.
-    """
-    every = list(items)
-    if len(every) < 2:
-        return [function(item) for item in every]
-    with ThreadPoolExecutor(
-        min(len(every), max(1, _THREADS - _left_free.get())), thread_name_prefix="headrace-checksum"
-    ) as pool:
-        return list(pool.map(function, every))
-
-
-def leave_a_processor() -> None:
-    """From now on let `in_threads` of the calling thread take one thread less, if it has several."""
-    _left_free.set(1)
 
 
 def mask(crc: int) -> int:

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import DataLossError, InvalidArgumentError, NotFoundError
-from headrace_checkpoint.checksum import in_threads
 from headrace_checkpoint.durable import Bytes
 from headrace_checkpoint.safetensors import Fetch
+from headrace_checkpoint.threads import in_threads
 
 __all__ = ["BLOCK", "Compression", "check_compression", "compress", "decompressing"]
 

@@ -37,7 +37,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from headrace.errors import DataLossError, DTypeError, InvalidArgumentError, NotFoundError, known_names
 from headrace_checkpoint.boxes import Box
-from headrace_checkpoint.checksum import BLOCK, crc32c, crc32c_of_blocks, in_threads
+from headrace_checkpoint.checksum import BLOCK, crc32c, crc32c_of_blocks
 from headrace_checkpoint.dtypes import Array
 from headrace_checkpoint.durable import DISK, Bytes, Disk, replace_file
 from headrace_checkpoint.safetensors_header import (
@@ -53,6 +53,7 @@ from headrace_checkpoint.safetensors_header import (
     read_header_length,
     refuse,
 )
+from headrace_checkpoint.threads import in_threads
 
 __all__ = [
     "EncodedArrays",

@@ -18,7 +18,6 @@ import headrace as hr
 from headrace.errors import InvalidArgumentError, NotFoundError
 from headrace_checkpoint.background import BackgroundWork
 from headrace_checkpoint.boxes import Box
-from headrace_checkpoint.checksum import in_threads
 from headrace_checkpoint.compression import check_compression
 from headrace_checkpoint.dtypes import Array
 from headrace_checkpoint.durable import DISK, Disk
@@ -41,6 +40,7 @@ from headrace_checkpoint.store import (
     write_step,
 )
 from headrace_checkpoint.tensor_bundle import ArraySlice
+from headrace_checkpoint.threads import in_threads
 
 __all__ = ["CheckpointManager", "Saver"]
 

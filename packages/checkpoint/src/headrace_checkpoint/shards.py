@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from headrace_checkpoint.dtypes import Array
 from headrace_checkpoint.durable import Disk, write_file
 from headrace_checkpoint.manifest import Chunk, StoredFile, StoredTensor
 from headrace_checkpoint.safetensors import EncodedArrays
+from headrace_checkpoint.threads import in_threads
 
 __all__ = ["Shard", "encode_shard", "encode_shards", "split_by_size", "write_shards"]
 
@@ -134,9 +134,4 @@ def write_shards(folder: Path, shards: Sequence[Shard], disk: Disk) -> None:
     Raises:
       OSError: any call failed.
     """
-    if len(shards) == 1:
-        write_file(folder / shards[0].name, shards[0].content.chunks, disk)
-        return
-    with ThreadPoolExecutor(_WRITERS, thread_name_prefix="headrace-shard") as pool:
-        for done in [pool.submit(write_file, folder / shard.name, shard.content.chunks, disk) for shard in shards]:
-            done.result()
+    in_threads(lambda shard: write_file(folder / shard.name, shard.content.chunks, disk), shards, _WRITERS)

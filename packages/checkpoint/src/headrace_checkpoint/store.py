@@ -29,13 +29,13 @@ from numpy.typing import ArrayLike
 
 from headrace.errors import DataLossError, InvalidArgumentError, NotFoundError, known_names
 from headrace_checkpoint.boxes import Box
-from headrace_checkpoint.checksum import in_threads
 from headrace_checkpoint.dtypes import Array
 from headrace_checkpoint.durable import DISK, Disk
 from headrace_checkpoint.manifest import MANIFEST, Chunk, Manifest, StoredFile, StoredTensor, plain_metrics
 from headrace_checkpoint.safetensors import SafetensorsFile
 from headrace_checkpoint.shards import encode_shards
 from headrace_checkpoint.storage import StepStorage, storage_of
+from headrace_checkpoint.threads import in_threads
 
 __all__ = [
     "CheckpointWarning",
