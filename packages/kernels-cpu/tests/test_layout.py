@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import headrace as hr
+from headrace_cpu.onednn import onednn
 
-pytest.importorskip("llvmlite")
+needs_library = pytest.mark.skipif(onednn() is None, reason="oneDNN is not installed")
 
 CPU = hr.config(backend="cpu")
 Group = tuple[tuple[str, ...], str]
@@ -40,6 +41,7 @@ def weights(*shape: int) -> hr.Tensor:
     return hr.Variable(np.random.default_rng(1).normal(size=shape).astype(np.float32)).read()
 
 
+@needs_library
 def test_what_a_library_does_together_is_one_group() -> None:
     """The bias is added by the call that convolves; it used to be in no trace."""
 
@@ -50,6 +52,7 @@ def test_what_a_library_does_together_is_one_group() -> None:
     assert found == [(("Conv2D", "BiasAdd"), "onednn"), (("Relu",), "headrace_cpu.loops")]
 
 
+@needs_library
 def test_a_sum_of_products_that_is_one_call_is_one_group() -> None:
     """Its row said "AddN", which has next to no operations of its own."""
 
@@ -61,6 +64,7 @@ def test_a_sum_of_products_that_is_one_call_is_one_group() -> None:
     assert (("MatMul", "MatMul", "MatMul", "AddN"), "onednn") in found
 
 
+@needs_library
 def test_what_is_only_computed_again_stands_with_the_first_that_computes_it() -> None:
     """It used to be a group of its own that took no time at all: 3000 % of what memory can do."""
 

@@ -17,7 +17,8 @@ from headrace_viz.profiling.op_table import op_rows, totals
 from headrace_viz.profiling.xspace import read_xspace
 from headrace_viz.run_metadata import run_metadata
 
-pytest.importorskip("headrace_cpu")
+onednn = pytest.importorskip("headrace_cpu.onednn")
+needs_library = pytest.mark.skipif(onednn.onednn() is None, reason="oneDNN is not installed")
 
 CPU = hr.config(backend="cpu")
 
@@ -51,6 +52,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> headrace_viz.Profile:
     return found
 
 
+@needs_library
 def test_each_group_is_a_row_with_what_computed_it(recorded: headrace_viz.Profile) -> None:
     kernels = {op.type: op.kernel for op in recorded.timeline.ops}
     assert kernels["Conv2D + BiasAdd"] == "onednn"
@@ -71,6 +73,7 @@ def test_times_of_groups_add_up_to_the_step(recorded: headrace_viz.Profile) -> N
         assert ends[:-1] == [event.start_ns for event in step.events[1:]]  # no time is counted twice, none left out
 
 
+@needs_library
 def test_bytes_and_operations_of_groups_are_those_of_the_whole(recorded: headrace_viz.Profile) -> None:
     by_type = {op.type: op for op in recorded.timeline.ops}
     convolution = by_type["Conv2D + BiasAdd"]
@@ -100,6 +103,7 @@ def test_the_making_of_the_plan_is_told_apart(recorded: headrace_viz.Profile) ->
     assert [step.is_first for step in recorded.timeline.steps] == [True, False, False, False, False]
 
 
+@needs_library
 def test_files_hold_all_of_it(recorded: headrace_viz.Profile) -> None:
     assert recorded.xspace_path is not None
     assert recorded.trace_path is not None

@@ -1,0 +1,30 @@
+"""Layouts of small graphs without any library: what the tests of blocks and of their source share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import headrace as hr
+from headrace.interfaces import Functions
+from headrace.passes import optimize, prune
+from headrace.plan import Program
+from headrace_cpu.layout import Layout, lay_out
+from headrace_cpu.lists import ListUse
+from headrace_cpu.scheduling import schedule
+
+
+def laid_out(build: Callable[..., Any], *inputs: tuple[hr.DType, tuple[int, ...]]) -> Layout:
+    """The layout of a graph of inputs with these dtypes and shapes."""
+    graph = hr.Graph()
+    with graph.as_default():
+        given = [hr.placeholder(dtype, shape) for dtype, shape in inputs]
+        made = build(*given)
+    wanted = made if isinstance(made, list) else [made]
+    tensors = [item for item in wanted if isinstance(item, hr.Tensor)]
+    operations = [item for item in wanted if isinstance(item, hr.Operation)]
+    bounded = optimize(prune(graph, tensors, operations, given), hr.config())
+    functions: Functions = None  # type: ignore[assignment]  # no operation here calls one
+    with hr.Session(graph) as session:
+        program = Program.of(bounded, session.resources, functions)
+    return lay_out(schedule(program, lambda request: None, lambda line: None, ListUse()))
