@@ -147,6 +147,18 @@ def test_a_worker_that_dies_is_replaced(served: Served) -> None:
     assert process.wait(60) == 0
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
+def test_one_that_stands_still_keeps_nobody_waiting(served: Served) -> None:
+    process, url = served
+    worker = children(process.pid)[0]
+    os.kill(worker, signal.SIGSTOP)
+    try:
+        for _ in range(10):
+            assert ask(url, "GET", "/v2/health/live")[0] == 200
+    finally:
+        os.kill(worker, signal.SIGCONT)
+
+
 def test_workers_that_do_not_end_are_killed() -> None:
     script = """
 import sys

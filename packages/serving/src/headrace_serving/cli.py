@@ -367,6 +367,7 @@ def serve(
         hangup=manager.retry,
         lame_duck=lame_duck,
         grace=grace,
+        turns=None if place is None else place.turns,
     )
     for event in grpc_ended:
         event.wait(grace)

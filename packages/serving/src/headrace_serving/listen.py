@@ -14,6 +14,7 @@ from types import FrameType
 import uvicorn
 from starlette.types import ASGIApp
 
+from headrace_serving.acceptor import Acceptor, Turns
 from headrace_serving.protocol import HttpProtocol
 
 _BACKLOG = 2048
@@ -67,6 +68,7 @@ def run(
     hangup: Callable[[], None] = lambda: None,
     lame_duck: float = 0.0,
     grace: int = DEFAULT_GRACE,
+    turns: Turns | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then answer the requests that were taken and return.
 
@@ -84,6 +86,7 @@ def run(
       hangup: called on SIGHUP, on a thread of its own.
       lame_duck: seconds that the server goes on taking connections after SIGTERM, until nobody sends it any.
       grace: seconds that requests have to be answered in at the end.
+      turns: whose turn it is to take a connection, if other processes listen on the socket too.
     """
     config = uvicorn.Config(
         app,
@@ -96,7 +99,7 @@ def run(
         ssl_keyfile=certificate and certificate[1],
         timeout_graceful_shutdown=grace,
     )
-    server = _Server(config, stopping, ending, lame_duck)
+    server = _Server(config, stopping, ending, lame_duck, turns)
 
     def reload(number: int, frame: FrameType | None) -> None:
         threading.Thread(target=hangup, name="headrace-serving-hangup", daemon=True).start()
@@ -112,16 +115,40 @@ def run(
 
 class _Server(uvicorn.Server):
     def __init__(
-        self, config: uvicorn.Config, stopping: Callable[[], None], ending: Callable[[], None], lame_duck: float
+        self,
+        config: uvicorn.Config,
+        stopping: Callable[[], None],
+        ending: Callable[[], None],
+        lame_duck: float,
+        turns: Turns | None,
     ) -> None:
         super().__init__(config)
         self._stopping = stopping
         self._ending = ending
         self._lame_duck = lame_duck
         self._told = False
+        self._turns = turns
+        self._acceptor: Acceptor | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to take connections."""
+        if self._turns is None or not sockets:
+            await super().startup(sockets)
+            return
+        await super().startup([])
+        state = self.server_state
+        self._acceptor = Acceptor(
+            sockets[0],
+            self._turns,
+            lambda: HttpProtocol(self.config, state, self.lifespan.state),
+            lambda: len(state.connections),
+            self.config.ssl,
+        )
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End all connections."""
+        if self._acceptor is not None:
+            self._acceptor.close()
         self._ending()
         await super().shutdown(sockets)
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # glibc's numbers of its options
 _APART_BYTES = 1 << 20
+_YOUNG_OBJECTS = 10_000
 _USUAL_BYTES = 32 << 20
 """The most that glibc allows, and where it ends up by itself once some large blocks have been freed."""
 
@@ -50,7 +51,9 @@ def _set_option(option: int, number: int) -> None:
 def keep_out_of_collections() -> None:
     """Let Python look no more at the objects that there are now, such as modules: no collection would free them.
 
-    Each that looks at all of them keeps every request waiting for some 30 ms.
+    Each that looks at all of them keeps every request waiting for some 30 ms. Nor need it look for cycles as soon as
+    some 700 objects are there: as many belong to a few requests that wait, and end with them.
     """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(_YOUNG_OBJECTS, *gc.get_threshold()[1:])

@@ -20,10 +20,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from headrace_serving.acceptor import Turns
+
 _log = logging.getLogger(__name__)
 
 _VARIABLE = "HEADRACE_SERVING_WORKER"
 _COMMAND = (sys.executable, "-c", "from headrace_serving.cli import serve; serve()")
+_TURNS = "turns"
 _POLL_SECONDS = 0.1
 _SPARE_SECONDS = 10.0
 _SHORTEST_LIFE = 2.0
@@ -37,10 +40,12 @@ class WorkerPlace:
     Attributes:
       listener: the socket to take connections from.
       folder: where workers find each other.
+      turns: whose turn it is to take a connection.
     """
 
     listener: socket.socket
     folder: Path
+    turns: Turns
 
 
 def worker_place() -> WorkerPlace | None:
@@ -48,10 +53,10 @@ def worker_place() -> WorkerPlace | None:
     given = os.environ.pop(_VARIABLE, None)
     if given is None:
         return None
-    number, folder = json.loads(given)
+    number, folder, turn = json.loads(given)
     listener = socket.socket(fileno=number)
     # The protocol must be known for small answers to go at once; a socket by number has lost it in some systems.
-    return WorkerPlace(listener, Path(folder))
+    return WorkerPlace(listener, Path(folder), Turns(Path(folder, _TURNS), turn))
 
 
 def supervise(
@@ -82,15 +87,16 @@ class _Supervisor:
         self._patience = patience
         self._ending = False
         self._end_by = float("inf")
-        self._children: dict[subprocess.Popen[str], float] = {}
+        self._children: dict[subprocess.Popen[str], tuple[float, int]] = {}  # when it began, and which turn it has
 
     def run(self, workers: int, announce: Callable[[str], None]) -> int:
         previous = {
             number: signal.signal(number, self._handle) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
         }
         try:
-            for _ in range(workers):
-                self._start()
+            Turns.create(self._folder / _TURNS, workers)
+            for turn in range(workers):
+                self._start(turn)
             said = [self._said(child) for child in list(self._children)]
             if not all(said):
                 self._signal(signal.SIGKILL)
@@ -101,13 +107,13 @@ class _Supervisor:
             for number, handler in previous.items():
                 signal.signal(number, handler)
 
-    def _start(self) -> None:
+    def _start(self, turn: int) -> None:
         number = self._listener.fileno()
-        environment: Mapping[str, str] = os.environ | {_VARIABLE: json.dumps([number, str(self._folder)])}
+        environment: Mapping[str, str] = os.environ | {_VARIABLE: json.dumps([number, str(self._folder), turn])}
         child = subprocess.Popen(
             [*_COMMAND, *self._arguments], env=environment, pass_fds=[number], stdout=subprocess.PIPE, text=True
         )
-        self._children[child] = time.monotonic()
+        self._children[child] = time.monotonic(), turn
         if self._ending:  # the signal came while the child was being made, and went to the others
             child.terminate()
 
@@ -133,10 +139,11 @@ class _Supervisor:
             if time.monotonic() > self._end_by:
                 _log.error("workers do not end, and are killed: %s", ", ".join(str(c.pid) for c in self._children))
                 self._signal(signal.SIGKILL)
-            for child, started in list(self._children.items()):
+            for child, (started, turn) in list(self._children.items()):
                 if child.poll() is None:
                     continue
                 del self._children[child]
+                Turns(self._folder / _TURNS, turn).leave()
                 for socket_of_it in self._folder.glob(f"{child.pid}-*.socket"):
                     socket_of_it.unlink(missing_ok=True)
                 if self._ending:
@@ -146,5 +153,5 @@ class _Supervisor:
                 _log.error("worker %d has ended with %d; another takes its place", child.pid, child.returncode)
                 if time.monotonic() - started < _SHORTEST_LIFE:
                     time.sleep(_SHORTEST_LIFE)
-                self._start()
+                self._start(turn)
         return code
