@@ -18,6 +18,7 @@ from headrace.types import Array, Shape
 
 __all__ = [
     "check_index_depth",
+    "check_rows",
     "check_updates",
     "gather",
     "gather_nd",
