@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -88,3 +89,16 @@ def test_what_is_kept_is_there_and_enough(pairs: list[tuple[int, float]], latest
     assert kept <= {saved.step for saved in steps}
     rated = sum(not math.isnan(value) for _, value in pairs)
     assert len(kept) >= max(min(len(steps), latest), min(rated, best))
+
+
+@pytest.mark.parametrize("value", [5, ("loss", 1, True, 4), (), ("loss", "3"), (3, "loss"), b"loss", ["loss", 1]])
+def test_what_does_not_say_which_steps_are_the_best(value: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"which steps are the best[^$]*\(name, count\) or a Best"):
+        Best.of(value)
+
+
+@pytest.mark.parametrize("rule", [{"latest": 1.5}, {"every_steps": 10.0}, {"latest": "3"}])
+def test_numbers_of_steps_are_whole(rule: dict[str, Any]) -> None:
+    """A directory with `keep_latest=1.5` saved once, and then failed to choose."""
+    with pytest.raises(InvalidArgumentError, match="a rule for keeping steps is wrong"):
+        Retention(**rule)

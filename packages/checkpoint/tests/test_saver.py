@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -547,3 +548,12 @@ def test_what_is_wrong_with_a_save_is_said_by_its_own_call(tmp_path: Path, model
         assert manager.steps == ()
         manager.save(session, session.run(model.step))
     assert manager.steps == (0,)
+
+
+@pytest.mark.parametrize("template", [r"\2", r"\g<other>", "\\"])
+def test_a_name_map_that_refers_to_no_group(tmp_path: Path, model: Counter, template: str) -> None:
+    saver = Saver()
+    with hr.Session(model.graph) as session:
+        saver.save(session, tmp_path, step=1)
+        with pytest.raises(InvalidArgumentError, match="refers to a group that its pattern does not have"):
+            saver.restore(session, tmp_path, names={re.compile("layer/(.*)"): template})

@@ -114,7 +114,9 @@ def test_an_object_store_takes_one_writer() -> None:
         write_shared_step("memory://ckpt", 1, {}, Writers(0, 2, "job"), time=0.0, disk=DISK)
 
 
-@pytest.mark.parametrize("wrong", [{"rank": 2}, {"rank": -1}, {"count": 0}, {"launch": ""}, {"launch": "a~b"}])
+@pytest.mark.parametrize(
+    "wrong", [{"rank": 2}, {"rank": -1}, {"count": 0}, {"launch": ""}, {"launch": "a~b"}, {"launch": "a\0b"}]
+)
 def test_wrong_writers_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgumentError, match="the writers of a shared step are wrong"):
         Writers(**{"rank": 0, "count": 2, "launch": "job", **wrong})

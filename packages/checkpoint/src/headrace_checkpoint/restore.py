@@ -171,8 +171,20 @@ def _stored_name(name: str, names: Names, parts: Mapping[str, Part]) -> str:
     for pattern, template in names.items():
         found = pattern.fullmatch(name) if isinstance(pattern, re.Pattern) else None
         if found is not None:
-            return found.expand(template)
+            return _expanded(found, template)
     return name
+
+
+def _expanded(found: re.Match[str], template: str) -> str:
+    try:
+        return found.expand(template)
+    except (re.error, IndexError) as error:
+        raise InvalidArgumentError(
+            "the name map refers to a group that its pattern does not have",
+            expected=f"a group of {found.re.pattern!r}",
+            got=f"{template!r}: {error}",
+            hint=r'names={re.compile("encoder/(.*)"): r"bert/\1"}',
+        ) from None
 
 
 def _check_maps(wanted: Mapping[str, str], names: Names, parts: Mapping[str, Part]) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
 
 from headrace.errors import InvalidArgumentError
 
@@ -54,11 +56,19 @@ class Best:
         Raises:
           InvalidArgumentError: it is none of these, or the count is below 1.
         """
-        if isinstance(value, tuple):
-            best: Best | None = cls(*value)
-        else:
-            best = cls(value) if isinstance(value, str) else value
-        if best is not None and best.count < 1:
+        if value is None:
+            return None
+        given: Any = (value,) if isinstance(value, str) else value
+        best: Any = cls(*given) if isinstance(given, tuple) and len(given) in (1, 2) else given
+        name: Any = getattr(best, "metric", None)
+        if not (isinstance(best, Best) and isinstance(name, str) and _is_integer(best.count)):
+            raise InvalidArgumentError(
+                "this does not say which steps are the best",
+                expected="a metric's name, (name, count) or a Best",
+                got=repr(value),
+                hint='keep_best=("loss", 3)',
+            )
+        if best.count < 1:
             raise InvalidArgumentError(
                 "at least one best step must be kept",
                 expected="count >= 1",
@@ -86,7 +96,7 @@ class Retention:
 
     def __post_init__(self) -> None:
         for name, value, least in (("latest", self.latest, 1), ("every_steps", self.every_steps, 1)):
-            if value is not None and value < least:
+            if value is not None and not (_is_integer(value) and value >= least):
                 raise _wrong_rule(name, f">= {least}, or None", value)
         if self.every_hours is not None and not self.every_hours > 0:
             raise _wrong_rule("every_hours", "> 0, or None", self.every_hours)
@@ -121,6 +131,10 @@ def _spaced(ordered: Iterable[SavedStep], seconds: float) -> Iterator[int]:
         if saved.time >= due:
             due = saved.time + seconds
             yield saved.step
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, Integral)  # NumPy's too
 
 
 def _wrong_rule(name: str, expected: str, got: object) -> InvalidArgumentError:

@@ -51,7 +51,7 @@ class Writers:
     timeout: float = 300.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.rank < self.count or not self.launch or set(self.launch) & set("~/\\"):
+        if not 0 <= self.rank < self.count or not self.launch or set(self.launch) & set("~/\\\0"):
             raise InvalidArgumentError(
                 "the writers of a shared step are wrong",
                 expected="0 <= rank < count, and a launch of letters without '~', '/' and '\\'",
