@@ -72,3 +72,55 @@ def test_what_was_accepted_once_is_asked_about_again_only_with_other_shapes_or_o
         with pytest.raises(hr.errors.ShapeError, match="too many rows"):
             run(3, 2, 0.0)
     assert asked[3:] == [(3, 2), (3, 2)]
+
+
+def _by_branch(pred: hr.Tensor, x: hr.Tensor, y: hr.Tensor) -> hr.Tensor:
+    wide = hr.tanh(x)  # needed by one branch alone, so it moves into it
+    result: hr.Tensor = hr.cond(pred, lambda: hr.sum(hr.add_n([wide, y])), lambda: hr.sum(x))
+    return result
+
+
+def _by_primitives(pred: hr.Tensor, x: hr.Tensor, y: hr.Tensor) -> hr.Tensor:
+    ways, others = hr.apply_op("Switch", hr.tanh(x), pred), hr.apply_op("Switch", y, pred)
+    merged: hr.Tensor = hr.apply_op("Merge", [hr.sum(ways[0]), hr.sum(hr.add_n([ways[1], others[1]]))])[0]
+    return merged
+
+
+def _by_loop(pred: hr.Tensor, x: hr.Tensor, y: hr.Tensor) -> hr.Tensor:
+    count, unused = hr.astype(pred, hr.int32), hr.tanh(x)
+    result: hr.Tensor = hr.while_loop(
+        lambda i, s, t: i < count, lambda i, s, t: (i + 1, s + hr.sum(hr.add_n([unused, y])), t), (0, 0.0, x)
+    )[1]
+    return result
+
+
+def _over_devices(pred: hr.Tensor, x: hr.Tensor, y: hr.Tensor) -> hr.Tensor:
+    def elsewhere() -> hr.Tensor:
+        with hr.device("CPU:1"):
+            return hr.sum(hr.add_n([x, y]))
+
+    result: hr.Tensor = hr.cond(pred, elsewhere, lambda: hr.sum(x))
+    return result
+
+
+@pytest.mark.parametrize("passes", ["all", "none"])
+@pytest.mark.parametrize(
+    "build", [_by_branch, _by_primitives, _by_loop, _over_devices], ids=lambda build: build.__name__
+)
+def test_shapes_that_do_not_fit_are_an_error_only_where_the_step_comes_to_them(build, passes) -> None:
+    """Each pass that copied what is in a branch asked its shape functions about the shapes of the step: a branch that
+    the step does not take, because of those very shapes, made it fail. One that it takes is refused in the step, also
+    where a kernel would take the values: [1] and [3] can be added up by NumPy."""
+    with hr.Graph().as_default() as graph:
+        pred, x, y = hr.placeholder(hr.bool, []), hr.placeholder(hr.float32, [None]), hr.placeholder(hr.float32, [3])
+        result = build(pred, x, y)
+        (gradient,) = hr.gradients(result, [x])
+    with hr.config(virtual_devices={"CPU": 2}, **({"passes": []} if passes == "none" else {})):
+        session = hr.Session(graph)
+    for size in (1, 2):
+        feeds = {x: np.ones(size), y: np.ones(3), pred: False}
+        session.run(result, feeds=feeds, timeout=30.0)
+        assert session.run(gradient, feeds=feeds, timeout=30.0).shape == (size,)
+        with pytest.raises(hr.errors.ShapeError, match=r"AddN(.|\n)*created at test_late_shapes.py"):
+            session.run(result, feeds={**feeds, pred: True}, timeout=30.0)
+    assert session.run(gradient, feeds={x: np.ones(3), y: np.ones(3), pred: True}).shape == (3,)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LOWERED",
     "MAY_BE_DEAD",
+    "MAY_NOT_RUN",
     "PASSES_DEAD",
     "TOKEN_TYPES",
     "Frame",
@@ -40,6 +41,9 @@ MAY_BE_DEAD = "_may_be_dead"
 
 PASSES_DEAD = "_passes_dead"
 """The annotation of a `_Send` whose value may be dead: it runs all the same."""
+
+MAY_NOT_RUN = "_may_not_run"
+"""The annotation of a copy whose shapes do not fit each other: an error only if the step at hand comes to it."""
 
 LOWERED = "_lowered"
 """The annotation of an operation that lowering adds to say where others run; in structured form there is none of it."""

@@ -184,6 +184,7 @@ class Body(Graph):
         *,
         prefix: str = "",
         after: Sequence[Operation] = (),
+        may_not_run: bool = False,
     ) -> None:
         """Copy what computes some results of another function, and its effects.
 
@@ -193,6 +194,7 @@ class Body(Graph):
           tensors: what stands here for its arguments; what stands for its other tensors is added.
           prefix: what comes before the names of its operations.
           after: what its stateful operations wait for.
+          may_not_run: shapes that do not fit each other are an error only in a call.
         """
         effects = [op for op in other.operations if op.has_effect]
         operations, replaced = needed_operations(results, effects, tensors)
@@ -212,6 +214,7 @@ class Body(Graph):
                 source=op.source,
                 op_def=op.op_def,
                 like=op,
+                may_not_run=may_not_run,
             )
             tensors.update(zip(op.outputs, copies[op].outputs, strict=True))
         for old, extension in replaced.items():

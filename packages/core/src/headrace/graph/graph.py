@@ -12,9 +12,9 @@ from headrace.errors import GraphError, HeadraceError, NotFoundError, known_name
 from headrace.graph.attr import AttrValue
 from headrace.graph.device_name import canonical_device
 from headrace.graph.effect_order import EffectOrder
-from headrace.graph.frames import check_back_edge
+from headrace.graph.frames import MAY_NOT_RUN, check_back_edge
 from headrace.graph.function_library import FunctionLibrary
-from headrace.graph.inference import check_inputs, complete_attrs, infer_specs, sees_the_same
+from headrace.graph.inference import check_inputs, complete_attrs, infer_specs, open_specs, sees_the_same
 from headrace.graph.op_def import OpDef, lookup_op_def
 from headrace.graph.operation import Operation, Tensor
 from headrace.graph.scopes import Scope, check_name, current_scope, enter, requested_device
@@ -206,6 +206,7 @@ class Graph:
         op_def: OpDef | None = None,
         like: Operation | None = None,
         extends: Operation | None = None,
+        may_not_run: bool = False,
     ) -> Operation:
         """Add one operation: every user function, import and pass goes through here and through its checks.
 
@@ -224,6 +225,8 @@ class Graph:
             repeated.
           extends: the operation that the new one does more than, and stands for in every step that needs both: it
             waits for the same, and its effects are no new ones.
+          may_not_run: it is a copy in a branch or loop, to which a step may not come: where the shape function refuses
+            the shapes of that step, nothing is known of the outputs, and running it fails.
         Returns:
           The new operation.
         Raises:
@@ -259,7 +262,13 @@ class Graph:
             else:
                 values = complete_attrs(definition, attrs or {})
                 check_inputs(definition, values, inputs)
-                specs = infer_specs(definition, requested, values, inputs, self.functions)
+                try:
+                    specs = infer_specs(definition, requested, values, inputs, self.functions)
+                except HeadraceError:
+                    if not may_not_run and MAY_NOT_RUN not in values:
+                        raise
+                    values = {**values, MAY_NOT_RUN: True}
+                    specs = open_specs(definition, values)
         except HeadraceError as error:
             error.at(place())
             raise

@@ -19,7 +19,7 @@ from headrace.types import Array, Shape, TensorSpec
 if TYPE_CHECKING:
     from headrace.graph.functions import Body
 
-__all__ = ["check_inputs", "complete_attrs", "infer_specs", "sees_the_same"]
+__all__ = ["check_inputs", "complete_attrs", "infer_specs", "open_specs", "sees_the_same"]
 
 _ONE_SHAPE_EACH = "let the shape function return a list with one hr.Shape for each output"
 
@@ -156,3 +156,8 @@ def infer_specs(
             hint=_ONE_SHAPE_EACH,
         )
     return [TensorSpec(dtype, shape) for dtype, shape in zip(dtypes, shapes, strict=True)]
+
+
+def open_specs(op_def: OpDef, attrs: Mapping[str, AttrValue]) -> list[TensorSpec]:
+    """What is known of the outputs whatever the inputs are: their dtypes."""
+    return [TensorSpec(dtype, Shape()) for argument in op_def.outputs for dtype in argument.dtypes(attrs)]

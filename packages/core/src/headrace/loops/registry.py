@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from headrace.errors import AlreadyExistsError
+from headrace.graph.frames import MAY_NOT_RUN
 from headrace.graph.operation import Operation
 from headrace.loops.value import Value
 from headrace.types import Array
@@ -86,7 +87,7 @@ def register_loops(op_type: str) -> Callable[[LoopRule], LoopRule]:
 
 def find_loops(context: LoopContext, inputs: Sequence[Value]) -> tuple[Value, ...] | None:
     """The outputs of an operation as values, or None if it has no loops or they do not fit it."""
-    rule = _registry.get(context.op.type)
+    rule = None if MAY_NOT_RUN in context.op.attrs else _registry.get(context.op.type)
     result = None if rule is None else rule(context, *inputs)
     if result is None:
         return None

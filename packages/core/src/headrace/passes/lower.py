@@ -273,7 +273,9 @@ class _Building:
             lives = all(alive) if op.bodies else any(alive)  # what is inside may read one of the inputs alone
             if not is_anywhere(op) and (op.is_stateful or not alive or not lives):
                 controls.append(region.pivot)
-            copies[op] = copied = copy_op(op, inputs, self._graph, controls, prefix=f"{body.state_name}/")
+            copies[op] = copied = copy_op(
+                op, inputs, self._graph, controls, prefix=f"{body.state_name}/", may_not_run=True
+            )
             if not is_anywhere(op):
                 region.alive.update((copied, *copied.outputs))
             if op.is_stateful and not is_anywhere(op):

@@ -142,7 +142,7 @@ class _Narrowing:
                     _copy_into(inputs[j].op, rebuilt, tensors)
             arguments = {body.arguments[j]: tensors[tensor] for j, tensor in enumerate(inputs) if tensor in tensors}
             wanted = [body.results[i] for i in results]
-            rebuilt.include(body, wanted, arguments)
+            rebuilt.include(body, wanted, arguments, may_not_run=True)
             functions.append(rebuilt.complete([arguments[result] for result in wanted]))
         taken = list(places)
         names = tuple(FunctionName(body.name) for body in functions)
@@ -181,7 +181,7 @@ class _Narrowing:
             for number, j in enumerate(order)
         }
         tensors |= {body.arguments[j]: make(rebuilt) for j, make in inside.items()}
-        rebuilt.include(body, results, tensors)
+        rebuilt.include(body, results, tensors, may_not_run=True)
         return rebuilt.complete([tensors[result] for result in results])
 
     def _sunk(self, op: Operation) -> list[list[Operation]]:

@@ -30,8 +30,9 @@ def prune(
 
     Argument i is an `_Arg` operation that stands for `feeds[i]`; result i is a `_Retval` of `fetches[i]`; targets carry
     the attr `_target`. What only leads to a fed tensor is left out. Shapes are inferred again from the feeds' shapes,
-    so that a plan for concrete shapes knows every shape that follows from them. Where a tensor that the graph computes
-    is fed, nothing that was known of values and shapes after it is taken over: the feed may differ.
+    so that a plan for concrete shapes knows every shape that follows from them; in a branch of primitives those that do
+    not fit each other are an error only if it is taken. Where a tensor that the graph computes is fed, nothing that was
+    known of values and shapes after it is taken over: the feed may differ.
 
     Args:
       graph: the user's graph.
@@ -64,6 +65,7 @@ def prune(
     only_placeholders = all(feed.op.type in ("Placeholder", "_Arg") for feed in feeds)
     marked = frozenset(targets)
     copies: dict[Operation, Operation] = {}
+    mortal: set[Operation] = set()
     operations, replaced = needed_operations(fetches, targets, frozenset(feeds))
     if any(op.type == "Enter" for op in operations):
         Frames(graph, operations)  # while edges still have the names that the user knows
@@ -85,7 +87,11 @@ def prune(
         controls = [copies[item] for item in op.control_inputs if item in copies]
         equal = (op, *stands_for.get(op, ()))
         attrs = {**op.attrs, "_target": True} if any(item in marked for item in equal) else op.attrs
-        copy = copy_op(op, inputs, bounded, controls, attrs, prefix=prefix, trusted=only_placeholders)
+        if op.type == "Switch" or not mortal.isdisjoint((*(tensor.op for tensor in op.inputs), *op.control_inputs)):
+            mortal.add(op)
+        copy = copy_op(
+            op, inputs, bounded, controls, attrs, prefix=prefix, trusted=only_placeholders, may_not_run=op in mortal
+        )
         for old, new in zip(op.outputs, copy.outputs, strict=True):
             new.shape = _sharpened(new.shape, old.shape) if only_placeholders else new.shape
         for item in equal:

@@ -55,6 +55,7 @@ def copy_op(
     *,
     prefix: str = "",
     trusted: bool = True,
+    may_not_run: bool = False,
 ) -> Operation:
     """Create the same operation in another graph, with other inputs and possibly other attributes.
 
@@ -62,6 +63,7 @@ def copy_op(
 
     `prefix`: what comes before its name there.
     `trusted`: what was inferred for `op` from the values of its inputs holds for the new ones too.
+    `may_not_run`: shapes that do not fit each other are an error only if it runs.
     """
     attrs = op.attrs if attrs is None else attrs
     closed = back_edge(op) is not None
@@ -78,6 +80,7 @@ def copy_op(
         source=op.source,
         op_def=op.op_def,
         like=op if trusted else None,
+        may_not_run=may_not_run,
     )
     if closed:
         copied.outputs[0].shape = op.outputs[0].shape if trusted else Shape()  # later iterations may differ from Enter

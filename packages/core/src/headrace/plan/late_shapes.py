@@ -17,6 +17,7 @@ import numpy as np
 
 from headrace.errors import HeadraceError
 from headrace.graph.attr import AttrValue
+from headrace.graph.frames import MAY_NOT_RUN
 from headrace.graph.functions import Body
 from headrace.graph.operation import Operation
 from headrace.kernels.list_value import TensorList
@@ -26,12 +27,14 @@ __all__ = ["checked_late", "shows_late"]
 
 
 def shows_late(op: Operation) -> bool:
-    """True if the size of an input is not known before the step.
+    """True if the size of an input is not known before the step, or if it was refused and may not run.
 
     What calls functions need not ask: they are compiled for the sizes that they get.
     """
     if op.op_def.function_attrs:
         return False
+    if MAY_NOT_RUN in op.attrs:
+        return True
     return any(tensor.dtype.numpy is not None and not tensor.shape.is_fully_defined for tensor in op.inputs)
 
 
