@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import ml_dtypes
@@ -81,4 +83,14 @@ def test_npz_files_keep_any_name(tmp_path: Path) -> None:
 def test_names_that_no_npz_file_keeps(tmp_path: Path, name: str) -> None:
     with pytest.raises(InvalidArgumentError, match=r"\.npz file cannot have this name"):
         write_tensors(tmp_path / "a.npz", {name: np.zeros(1)})
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_full_disk_is_named_with_the_npz_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(np.lib.format, "write_array", refuse)
+    with pytest.raises(OSError, match=r"No space left on device: '.*a\.npz'"):
+        write_tensors(tmp_path / "a.npz", ARRAYS)
     assert not any(tmp_path.iterdir())

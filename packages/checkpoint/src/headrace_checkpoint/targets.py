@@ -123,10 +123,14 @@ def _save_npz(path: Path, arrays: Mapping[str, Array]) -> None:
     plain = {_member(name): _plain(name, array) for name, array in arrays.items()}
     with tempfile.TemporaryFile(dir=path.parent) as file:
         # Not `numpy.savez`, which takes "file" and "allow_pickle" for its own arguments.
-        with zipfile.ZipFile(file, "w") as archive:
-            for member, array in plain.items():
-                with archive.open(member, "w", force_zip64=True) as stream:
-                    np.lib.format.write_array(stream, array, allow_pickle=False)
+        try:
+            with zipfile.ZipFile(file, "w") as archive:
+                for member, array in plain.items():
+                    with archive.open(member, "w", force_zip64=True) as stream:
+                        np.lib.format.write_array(stream, array, allow_pickle=False)
+        except OSError as error:
+            error.filename = str(path)  # the file that the disk had no room for has no name
+            raise
         file.seek(0)
         replace_file(path, iter(lambda: file.read(_COPIED), b""))
 
