@@ -29,6 +29,8 @@ Place = Callable[[memoryview], Awaitable[bool]]
 """Fills memory of the length that the headers state with the body; False if it has to be received as usual."""
 _LARGE_BYTES = 64 << 10
 _SCRATCH_BYTES = 64 << 10
+_LEAVE = b"HTTP/1.1 100 "
+"""How the answer begins that lets a client send its body; the answer itself comes later."""
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -56,6 +58,8 @@ class HttpProtocol(HttpToolsProtocol):
             self._timer.cancel()
             self._timer = None
         super().on_headers_complete()
+        if self.scope["method"] != "HEAD":  # whose answer has no body
+            self.cycle.transport = cast(asyncio.Transport, _Together(self.transport))
         length = _stated_length(self.headers)
         if length is not None and length >= _LARGE_BYTES:
             scope = cast(dict[str, object], self.scope)
@@ -132,6 +136,42 @@ class HttpProtocol(HttpToolsProtocol):
         if hasattr(self.parser, "set_dangerous_leniencies"):
             self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn has it
         self._hand_over(self)
+
+
+class _Together:
+    """A transport that sends the head of an answer with the first piece of its body. Mutable.
+
+    Each call of the system, and the packet that it makes, cost a fifth of a small request.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._head: bytes | None = None
+        self._begun = False
+
+    def write(self, data: bytes) -> None:
+        """Send data, or keep it if it is the head."""
+        head, self._head = self._head, None
+        if not self._begun and not data.startswith(_LEAVE):
+            self._begun = True
+            self._head = data
+        elif head is None:
+            self._transport.write(data)
+        elif len(data) < _LARGE_BYTES:
+            self._transport.write(b"".join((head, data)))
+        else:
+            self._transport.write(head)
+            self._transport.write(data)
+
+    def is_closing(self) -> bool:
+        """Return whether nothing can be sent any more."""
+        return self._transport.is_closing()
+
+    def close(self) -> None:
+        """Send what is kept, and end."""
+        if self._head is not None:
+            self.write(b"")
+        self._transport.close()
 
 
 class _Filling(asyncio.BufferedProtocol):
