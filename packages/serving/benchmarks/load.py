@@ -18,7 +18,16 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import numpy as np
-from serving_process import binary_request, export_perceptron, export_tutorial_network, many_clients, serving
+from serving_process import (
+    EARLY_NETWORK,
+    LATER_NETWORK,
+    DigitsNetwork,
+    binary_request,
+    export_digits_network,
+    export_perceptron,
+    many_clients,
+    serving,
+)
 
 from headrace_checkpoint import load_model
 from headrace_serving.load import LoadRequest, open_loop
@@ -26,6 +35,9 @@ from headrace_serving.load import LoadRequest, open_loop
 PREDICT = "/v1/models/m:predict"
 INFER = "/v2/models/m/infer"
 PEERS = Path(__file__).parent / "peers"
+PEER_WORKERS = 2
+"""How many processes MLServer is by default: one that receives, and one that computes."""
+BATCH_ROWS = 32
 
 _LISTEN = """
 import json, socket, uvicorn
@@ -101,18 +113,26 @@ def large(folder: Path, seconds: float, peers: dict[str, Path]) -> dict[str, obj
             "json": many_clients(url, by_rows, clients=4, seconds=seconds),
             "bytes": many_clients(url, by_bytes, clients=4, seconds=seconds),
         }
+    with serving("--model", f"m={folder / 'large'}", "--workers", str(PEER_WORKERS)) as (url, _):
+        many_clients(url, by_rows, clients=4, seconds=seconds / 4)
+        result["json_by_workers"] = many_clients(url, by_rows, clients=4, seconds=seconds)
     with serving(command=[sys.executable, "-c", VALIDATED + _LISTEN]) as (url, _):
         result["fastapi"] = many_clients(url, by_rows, clients=4, seconds=seconds)
     with serving(command=[sys.executable, "-c", COPY + _LISTEN]) as (url, _):
         result["copied"] = many_clients(url, by_bytes, clients=4, seconds=seconds)
-    requests = {
-        "litserve": LoadRequest("/predict", by_rows.body, by_rows.headers),
-        "mlserver": LoadRequest(INFER, open_json, {"Content-Type": "application/json"}),
+    by_open_json = LoadRequest(INFER, open_json, {"Content-Type": "application/json"})
+    ways = {
+        "litserve": [("litserve", [], LoadRequest("/predict", by_rows.body, by_rows.headers))],
+        "mlserver": [
+            ("mlserver", ["0"], by_open_json),
+            ("mlserver_by_workers", [str(PEER_WORKERS - 1)], by_open_json),
+        ],
     }
-    for name, python in peers.items():
-        with serving(command=[str(python), str(PEERS / f"{name}_peer.py")]) as (url, _):
-            answering(url, requests[name])
-            result[name] = many_clients(url, requests[name], clients=4, seconds=seconds)
+    for peer, python in peers.items():
+        for name, options, request in ways[peer]:
+            with serving(command=[str(python), str(PEERS / f"{peer}_peer.py"), *options]) as (url, _):
+                answering(url, request)
+                result[name] = many_clients(url, request, clients=4, seconds=seconds)
     return result
 
 
@@ -135,15 +155,28 @@ def answering(url: str, request: LoadRequest, patience: float = 60.0) -> None:
         time.sleep(0.2)
 
 
-def batching(folder: Path, seconds: float) -> dict[str, object]:
-    """Measure a network of convolutions for 64 clients, with and without batching."""
-    export_tutorial_network(folder / "digits" / "1")
+def batching(folder: Path, network: DigitsNetwork, seconds: float) -> dict[str, object]:
+    """Measure a network for 64 clients, with and without batching, beside what a row costs in the model alone.
+
+    Batches hold half of the clients, so that one is computed while the other's answers and requests are on their way.
+    """
+    export_digits_network(folder / "1", network)
     request = binary_request(INFER, np.zeros([1, 28, 28, 1], np.float32))
     loads: dict[str, object] = {}
-    for name, options in (("single", []), ("batched", ["--max-batch-size", "64", "--threads", "1"])):
-        with serving("--model", f"m={folder / 'digits'}", *options) as (url, _):
+    for name, options in (("single", []), ("batched", ["--max-batch-size", str(BATCH_ROWS), "--threads", "2"])):
+        with serving("--model", f"m={folder}", *options) as (url, _):
             many_clients(url, request, clients=64, seconds=seconds / 2)
             loads[name] = many_clients(url, request, clients=64, seconds=seconds)
+    with load_model(folder / "1") as model:
+        signature = model.signatures["serving_default"]
+        for name, rows in (("row_alone", 1), ("row_of_batch", BATCH_ROWS)):
+            x = np.zeros([rows, 28, 28, 1], np.float32)
+            samples = []
+            for _ in range(30):
+                start = time.process_time()  # of all threads
+                signature(x=x)
+                samples.append((time.process_time() - start) / rows)
+            loads[name] = min(samples) * 1e3
     return loads
 
 
@@ -178,7 +211,8 @@ def main() -> None:
         result = {
             "small": small(folder, seconds),
             "large": large(folder, seconds, peers),
-            "batching": batching(folder, seconds),
+            "batching": batching(folder / "early", EARLY_NETWORK, seconds),
+            "batching_later": batching(folder / "later", LATER_NETWORK, seconds),
             "overhead": overhead(folder, seconds),
         }
     text = json.dumps(result, indent=2)

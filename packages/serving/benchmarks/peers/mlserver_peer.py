@@ -1,10 +1,14 @@
-"""The large perceptron of the load, served by MLServer in one process; prints where it listens."""
+"""The large perceptron of the load, served by MLServer: `mlserver_peer.py WORKERS`; prints where it listens.
+
+With 0 workers it is one process; its default is 1, a second process that computes.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import socket
+import sys
 
 import numpy as np
 from mlserver import MLModel, MLServer
@@ -43,7 +47,12 @@ async def main() -> None:
     """Serve until killed."""
     http, grpc, metrics = free_ports(3)
     settings = Settings(
-        host="127.0.0.1", http_port=http, grpc_port=grpc, metrics_port=metrics, parallel_workers=0, debug=False
+        host="127.0.0.1",
+        http_port=http,
+        grpc_port=grpc,
+        metrics_port=metrics,
+        parallel_workers=int(sys.argv[1]),
+        debug=False,
     )
     print(json.dumps({"url": f"http://127.0.0.1:{http}"}), flush=True)
     await MLServer(settings).start([ModelSettings(name="m", implementation=Perceptron)])
