@@ -64,7 +64,7 @@ _GRADIENT_TESTED_ELSEWHERE = {
     "_Arg",
     "_Retval",
     *("Complex", "Real", "Imag", "Conj", "ComplexAbs", "Angle"),  # tests/grad/test_math.py: by real and imaginary parts
-    *("FFT", "IFFT", "RFFT", "IRFFT"),  # tests/ops/test_fft.py: the same
+    *("FFT", "IFFT", "RFFT", "IRFFT", "FFT2D", "IFFT2D", "FFT3D", "IFFT3D"),  # tests/ops/test_fft.py: the same
     # tests/ops/test_image.py: they take or give float32 only, too little for differences
     *(
         "ResizeBilinear",

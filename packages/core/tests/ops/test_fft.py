@@ -135,3 +135,12 @@ def test_gradients_by_real_numbers(name, n):
 
 def test_gradients_along_several_axes():
     check_gradient(lambda xs: parts(hr.fft.rfftn(xs[0])), [CUBE[0].real])
+
+
+@pytest.mark.parametrize("op", ["FFT2D", "IFFT2D", "FFT3D", "IFFT3D"])
+def test_gradients_of_what_transforms_several_axes(op):
+    def build(xs):
+        whole = hr.apply_op("Complex", *xs, Tout=hr.complex128)
+        return parts(hr.apply_op(op, whole, Tcomplex=hr.complex128))
+
+    check_gradient(build, [CUBE.real, CUBE.imag])

@@ -7,7 +7,7 @@ from headrace.graph.apply import apply_op
 from headrace.graph.operation import Operation, Tensor
 
 no_gradient("HistogramFixedWidth", "counts are integers")
-for _name in ("DenseBincount", "RaggedBincount"):
+for _name in ("DenseBincount", "RaggedBincount", "SparseBincount"):
     no_gradient(_name, "TensorFlow has none either; Bincount has one")
 no_gradient("Bucketize", "its output is an integer")
 

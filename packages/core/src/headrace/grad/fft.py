@@ -33,6 +33,26 @@ def _ifft(op: Operation, g: Tensor) -> list[Tensor]:
     return [apply_op("FFT", g) / _as(_last_size(g), g)]
 
 
+def _register_several(axes: int) -> None:
+    def count(x: Tensor) -> Tensor:
+        size: Tensor = apply_op("Prod", apply_op("Shape", x)[-axes:], [0])
+        return _as(size, x)
+
+    @register_gradient(f"FFT{axes}D")
+    def forward(op: Operation, g: Tensor) -> list[Tensor]:
+        """As `FFT`, where N is the number of elements that are transformed together."""
+        return [apply_op(f"IFFT{axes}D", g) * count(g)]
+
+    @register_gradient(f"IFFT{axes}D")
+    def inverse(op: Operation, g: Tensor) -> list[Tensor]:
+        """As `IFFT`, likewise."""
+        return [apply_op(f"FFT{axes}D", g) / count(g)]
+
+
+_register_several(2)
+_register_several(3)
+
+
 @register_gradient("RFFT")
 def _rfft(op: Operation, g: Tensor) -> list[Tensor | None]:
     """The real part of the sums of g[k] e(k n / N) over the k that were computed, in the length of the input."""

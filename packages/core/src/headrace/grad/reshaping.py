@@ -32,11 +32,12 @@ def _back_to(x: Tensor, g: Tensor) -> Tensor:
 
 
 @register_gradient("Transpose")
+@register_gradient("ConjugateTranspose")
 def _transpose(op: Operation, g: Tensor) -> list[Tensor | None]:
     """The inverse permutation."""
     perm = op.inputs[1]
     positive = apply_op("FloorMod", perm, apply_op("Size", perm, out_type=perm.dtype))
-    return [apply_op("Transpose", g, apply_op("InvertPermutation", positive)), None]
+    return [apply_op(op.type, g, apply_op("InvertPermutation", positive)), None]
 
 
 @register_gradient("BroadcastTo")

@@ -8,6 +8,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.interfaces import OpContext
 from headrace.kernels.ragged import check_splits
 from headrace.kernels.registry import register_kernel
+from headrace.kernels.state import check_indices
 from headrace.ops.counting import bincount_size, check_dense_rank, check_weights, histogram_bins, histogram_range
 from headrace.types import Array, Shape
 
@@ -63,6 +64,23 @@ def _ragged_bincount(op: OpContext, splits: Array, numbers: Array, size: Array, 
     rows = np.repeat(np.arange(splits.size - 1), np.diff(splits))
     places = (rows[counted], numbers[counted])
     return _counts(op, (splits.size - 1, count), places, weights[counted] if weights.size else 1)
+
+
+@register_kernel("SparseBincount")
+def _sparse_bincount(
+    op: OpContext, indices: Array, numbers: Array, dense_shape: Array, size: Array, weights: Array
+) -> Array:
+    count, shape = bincount_size(size), Shape([int(item) for item in dense_shape])
+    check_dense_rank(shape)
+    check_weights(Shape(numbers.shape), Shape(weights.shape))
+    _check_not_negative(numbers)
+    lead = tuple(int(item) for item in dense_shape[:-1])
+    rows = [indices[:, axis] for axis in range(len(lead))]
+    for row, bound in zip(rows, lead, strict=True):
+        check_indices(row, bound)
+    counted = np.flatnonzero(numbers < count)
+    places = (*(row[counted] for row in rows), numbers[counted])
+    return _counts(op, (*lead, count), places, weights[counted] if weights.size else 1)
 
 
 def _counts(op: OpContext, shape: tuple[int, ...], places: tuple[Array, ...], weights: Array | int) -> Array:

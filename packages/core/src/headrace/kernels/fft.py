@@ -22,6 +22,22 @@ def _ifft(op: OpContext, x: Array) -> Any:
     return np.fft.ifft(x) if x.size else x.copy()
 
 
+def _register_several(axes: int) -> None:
+    last = tuple(range(-axes, 0))
+
+    @register_kernel(f"FFT{axes}D")
+    def forward(op: OpContext, x: Array) -> Any:
+        return np.fft.fftn(x, axes=last) if x.size else x.copy()
+
+    @register_kernel(f"IFFT{axes}D")
+    def inverse(op: OpContext, x: Array) -> Any:
+        return np.fft.ifftn(x, axes=last) if x.size else x.copy()
+
+
+_register_several(2)
+_register_several(3)
+
+
 @register_kernel("RFFT")
 def _rfft(op: OpContext, x: Array, fft_length: Array) -> Any:
     length, dtype = transform_length(fft_length), op.attr("Tcomplex").array_type

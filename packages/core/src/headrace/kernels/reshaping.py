@@ -53,6 +53,12 @@ def _transpose(op: OpContext, x: Array, perm: Array) -> Array:
     return x.transpose(memoized(permuted_axes, perm, x.ndim))
 
 
+@register_kernel("ConjugateTranspose", aliases=[0])
+def _conjugate_transpose(op: OpContext, x: Array, perm: Array) -> Array:
+    turned = _transpose(op, x, perm)
+    return np.conjugate(turned) if turned.dtype.kind == "c" else turned
+
+
 @register_kernel("BroadcastTo", aliases=[0])
 def _broadcast_to(op: OpContext, x: Array, shape: Array) -> Array:
     x = np.asarray(x)

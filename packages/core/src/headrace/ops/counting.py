@@ -133,6 +133,32 @@ def _ragged_bincount_shape(op: InferenceContext) -> list[Shape]:
     return [Shape([None if ends is None else max(ends - 1, 0), bins])]
 
 
+@register_op(
+    "SparseBincount",
+    inputs={"indices": "int64", "values": "Tidx", "dense_shape": "int64", "size": "Tidx", "weights": "T"},
+    outputs={"output": "T"},
+    attrs={"Tidx": attr.index_type, "T": attr.type(*_NUMBERS), "binary_output": attr.bool(False)},
+)
+def _sparse_bincount_shape(op: InferenceContext) -> list[Shape]:
+    """`DenseBincount` of the numbers that a sparse vector or matrix holds."""
+    count, _ = op.inputs[0].shape.with_rank(2)
+    numbers = op.inputs[1].shape.with_rank(1)
+    if not numbers.is_compatible_with(Shape([count])):
+        raise ShapeError(
+            "a sparse tensor has a place for each value",
+            expected=f"{numbers[0]} rows of indices",
+            got=str(op.inputs[0].shape),
+            hint="indices [n, rank], values [n], dense_shape [rank]",
+        )
+    check_scalar(op.inputs[3].shape, "size")
+    check_weights(numbers, op.inputs[4].shape)
+    shape, size = op.constant_shape(2), op.constant(3)
+    if shape.dims is None:
+        return [Shape()]
+    check_dense_rank(shape)
+    return [Shape([*shape.dims[:-1], None if size is None else bincount_size(size)])]
+
+
 def check_dense_rank(numbers: Shape) -> None:
     """Raise ShapeError unless the numbers are a vector or a matrix."""
     if numbers.rank not in (None, 1, 2):

@@ -73,6 +73,28 @@ def _ifft_shape(op: InferenceContext) -> list[Shape]:
     return [op.inputs[0].shape]
 
 
+def _register_several(name: str, axes: int, doc: str) -> None:
+    def shape(op: InferenceContext) -> list[Shape]:
+        given = op.inputs[0].shape
+        if given.rank is not None and given.rank < axes:
+            raise ShapeError(
+                f"{op.type} transforms {axes} axes",
+                expected=f"rank >= {axes}",
+                got=str(given),
+                hint="hr.expand_dims adds an axis",
+            )
+        return [given]
+
+    shape.__doc__ = doc
+    attrs = {"Tcomplex": _COMPLEX}
+    register_op(name, inputs={"input": "Tcomplex"}, outputs={"output": "Tcomplex"}, attrs=attrs)(shape)
+
+
+for _axes in (2, 3):
+    _register_several(f"FFT{_axes}D", _axes, f"`FFT` along each of the last {_axes} axes.")
+    _register_several(f"IFFT{_axes}D", _axes, f"`IFFT` along each of the last {_axes} axes.")
+
+
 @register_op(
     "RFFT",
     inputs={"input": "Treal", "fft_length": "int32"},

@@ -130,6 +130,14 @@ def _transpose_shape(op: InferenceContext) -> list[Shape]:
     return [Shape(dims[axis] for axis in permuted_axes(permutation, len(dims)))]
 
 
+@register_op(
+    "ConjugateTranspose", inputs={"x": "T", "perm": "Tperm"}, outputs={"y": "T"}, attrs={"Tperm": attr.index_type}
+)
+def _conjugate_transpose_shape(op: InferenceContext) -> list[Shape]:
+    """`Transpose` of the complex conjugate; numbers that are not complex stay what they are."""
+    return list(_transpose_shape(op))
+
+
 def permuted_axes(permutation: Array, rank: int) -> tuple[int, ...]:
     """The axes in the order that `perm` asks for.
 

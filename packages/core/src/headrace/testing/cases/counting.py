@@ -41,7 +41,31 @@ _RAGGED = [
     ),
 ]
 
+_PLACES = np.array([[0, 0], [0, 2], [0, 3], [2, 0], [2, 1]])
+
+
+def _sparse(
+    what: str, weights: Any, expected: Any, *, places: Any = _PLACES, shape: Any = (3, 4), **extra: Any
+) -> OpCase:
+    attrs = {"binary_output": extra.pop("binary_output", False)}
+    inputs = [np.asarray(places, np.int64), _i32(1, 1, 9, 0, 2), np.array(shape), np.int32(3), weights]
+    word = {"raises": expected} if isinstance(expected, str) else {"expected": expected}
+    return OpCase(f"SparseBincount/{what}", "SparseBincount", inputs, attrs, **word, **extra)
+
+
+_SPARSE = [
+    _sparse("rows", _i32(), _i32([0, 2, 0], [0, 0, 0], [1, 0, 1])),
+    _sparse("weights", np.array([1.0, 2, 3, 4, 5]), np.array([[0.0, 3, 0], [0, 0, 0], [4, 0, 5]])),
+    _sparse("binary", np.zeros(0), np.array([[0.0, 1, 0], [0, 0, 0], [1, 0, 1]]), binary_output=True),
+    _sparse("vector", _i32(), _i32(1, 2, 1), places=np.arange(5)[:, None], shape=[9]),
+    _sparse("too few places", _i32(), r"a place for each value", places=_PLACES[:4]),
+    _sparse("beyond", _i32(), r"an index is out of range", shape=(2, 4)),
+    _sparse("rank 3", _i32(), r"rank of the numbers is wrong", places=np.zeros((5, 3)), shape=(1, 1, 1)),
+    _sparse("weights do not fit", np.ones(2), r"weights do not fit", deviation="TensorFlow reads beyond them"),
+]
+
 CASES = [
+    *_SPARSE,
     *_RAGGED,
     OpCase(
         "HistogramFixedWidth/five parts",

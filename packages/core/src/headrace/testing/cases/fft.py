@@ -51,7 +51,40 @@ def _i32(*values: int) -> Any:
     return np.array(values, np.int32)
 
 
+def _along(function: Any, axes: int) -> Any:
+    """One axis after the other."""
+
+    def expected(x: Any) -> Any:
+        wide = x.astype(np.complex128)
+        for axis in range(-axes, 0):
+            wide = np.moveaxis(function(np.moveaxis(wide, axis, -1)), -1, axis)
+        return wide.astype(x.dtype)
+
+    return expected
+
+
+_SEVERAL = [
+    *(
+        OpCase(
+            f"{op}{axes}D/{dtype} {list(shape)}",
+            f"{op}{axes}D",
+            [numbers(dtype, *shape)],
+            {"Tcomplex": dtype},
+            _along(function, axes),
+        )
+        for axes in (2, 3)
+        for op, function in (("FFT", _fft), ("IFFT", _ifft))
+        for dtype in ("complex64", "complex128")
+        for shape in ((2, 3, 4), (1, 5, 2, 2), (2, 0, 3))
+    ),
+    *(
+        OpCase(f"{op}/too few axes", op, [np.ones(3, np.complex64)], raises=r"transforms [23] axes")
+        for op in ("FFT2D", "IFFT3D")
+    ),
+]
+
 CASES = [
+    *_SEVERAL,
     *(
         OpCase(f"{op}/{dtype} {size}", op, [numbers(dtype, 2, size)], {"Tcomplex": dtype}, function)
         for op, function in (("FFT", _fft), ("IFFT", _ifft))

@@ -19,7 +19,16 @@ def _i32(*values: Any) -> np.ndarray:
     return np.array(values, np.int32)
 
 
+_COMPLEX = np.array([[1 + 2j, 3, 4j], [5, 6 - 1j, 7]])
+_CONJUGATED = [
+    OpCase("ConjugateTranspose/complex128", "ConjugateTranspose", [_COMPLEX, [1, 0]], expected=_COMPLEX.conj().T),
+    OpCase("ConjugateTranspose/real", "ConjugateTranspose", [_COMPLEX.real, [1, 0]], expected=_COMPLEX.real.T),
+    OpCase("ConjugateTranspose/stays", "ConjugateTranspose", [_COMPLEX, [0, 1]], expected=_COMPLEX.conj()),
+    OpCase("ConjugateTranspose/axis twice", "ConjugateTranspose", [_COMPLEX, [0, 0]], raises="perm"),
+]
+
 CASES = [
+    *_CONJUGATED,
     OpCase("Reshape/matrix", "Reshape", [_MATRIX, _i32(3, 2)], expected=_MATRIX.reshape(3, 2)),
     OpCase("Reshape/left over", "Reshape", [_CUBE, np.array([4, -1])], expected=_CUBE.reshape(4, 6)),
     OpCase("Reshape/to scalar", "Reshape", [np.array([[7.0]]), _i32()], expected=np.float64(7)),
