@@ -176,6 +176,22 @@ def test_cases(monkeypatch: pytest.MonkeyPatch, index: int) -> None:
     np.testing.assert_array_equal(value, [X + 1, X * 2, -X][index if 0 <= index < 3 else 2])
 
 
+@pytest.mark.parametrize("flag", [True, False])
+def test_a_branch_of_which_only_some_outputs_are_read(flag: bool) -> None:
+    """The others had no memory, and were written there all the same: the process ended, or went round for ever."""
+    with hr.Graph().as_default() as graph:
+        pred, x = hr.placeholder(hr.bool, []), hr.placeholder(hr.float32, [4])
+        ones, zeros = hr.constant(np.ones(50, np.float32)), hr.constant(np.zeros(50, np.float32))
+        first, _, _ = hr.cond(pred, lambda: (hr.tanh(x), ones, x * 3.0), lambda: (x * 2.0, zeros, x + 1.0))
+        out = first + 1.0
+    trace = hr.Trace()
+    session = hr.Session(graph, config=hr.config(backend="cpu", passes=[]))  # passes leave such outputs out, mostly
+    point = np.array([1, 2, 3, 4], np.float32)
+    found = session.run(out, feeds={x: point, pred: flag}, trace=trace)
+    np.testing.assert_allclose(found, (np.tanh(point) if flag else point * 2) + 1, rtol=1e-6)
+    assert "headrace_cpu.branch" in trace.steps[0].kernels
+
+
 def test_a_branch_in_a_loop_in_a_branch(monkeypatch: pytest.MonkeyPatch) -> None:
     def build(p: hr.Tensor, x: hr.Tensor) -> Any:
         def step(i: hr.Tensor, s: hr.Tensor) -> tuple[hr.Tensor, hr.Tensor]:
