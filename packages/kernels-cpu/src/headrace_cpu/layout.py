@@ -145,7 +145,7 @@ def _units(schedule: Schedule, number: int, readers: dict[Key, set[int]], wanted
         call = schedule.library[first]
         inputs, made = schedule.memory[first]
         extras = schedule.extras.get(first, ())
-        if first in schedule.nested and hasattr(call, "body"):  # loops pass on what they capture, seldom used after them
+        if first in schedule.nested and hasattr(call, "body"):  # loops pass on what they capture, seldom used then
             made = tuple(key for key in made if key in wanted or readers.get(key))
         keys = inputs + made + extras
         return [Unit(None, call, keys, inputs + extras, made, line=schedule.lines[first])]
