@@ -10,7 +10,7 @@ import numpy as np
 from headrace import Operation
 from headrace.types import Array, DType
 
-__all__ = ["Gather", "gather_call"]
+__all__ = ["Gather", "gather_call", "is_row"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,7 @@ class Gather:
       rows: how many rows there are to choose from.
       row_bytes: bytes of a row.
       absent: True if the lowest integer stands for no row, and gives zeros.
+      wraps: True if negative indices count from the end.
       scratch: none.
     """
 
@@ -31,12 +32,13 @@ class Gather:
     rows: int
     row_bytes: int
     absent: bool = False
+    wraps: bool = False
     scratch: tuple[int, ...] = ()
 
     @property
     def symbol(self) -> str:
         """The name of the function."""
-        return f"gather.i{8 * self.index.size}{'.absent' * self.absent}"
+        return f"gather.i{8 * self.index.size}{'.absent' * self.absent}{'.wraps' * self.wraps}"
 
     def text(self) -> str:
         """A function that gives true if an index was out of range; rows after it are not copied."""
@@ -60,7 +62,10 @@ head:
 body:
   %place = getelementptr {element}, ptr %index, i64 %i
   %narrow = load {element}, ptr %place
-  %row = {widen}
+  %wide = {widen}
+  %negative = icmp slt i64 %wide, 0
+  %turned = add i64 %wide, %rows
+  %row = select i1 %negative, i64 {"%turned" if self.wraps else "%wide"}, i64 %wide
   %fits = icmp ult i64 %row, %rows
   %to = mul i64 %i, %bytes
   %target = getelementptr i8, ptr %out, i64 %to
@@ -80,16 +85,27 @@ outside:
 }}"""
 
 
+def is_row(op: Operation, strides: Array | None) -> bool:
+    """True if a strided slice, or its gradient, is of the one row of an index that is no constant."""
+    masks = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask")
+    alone = op.inputs[1].shape.num_elements == 1 and op.inputs[1].dtype.name in ("int32", "int64")
+    one = strides is not None and strides.reshape(-1).tolist() == [1]
+    return alone and one and op.attrs["shrink_axis_mask"] == 1 and not any(op.attrs[mask] for mask in masks)
+
+
 def gather_call(op: Operation, axis: Array | None, shape: tuple[int, ...]) -> Gather | None:
     """The gather of rows that an operation is, or None if it is another kind.
 
     Args:
       op: the operation.
-      axis: the constant axis of GatherV2.
+      axis: the constant axis of GatherV2; the constant strides of StridedSlice.
       shape: of what is gathered from.
     """
     if op.type == "GatherV2":
         if axis is None or int(np.asarray(axis).reshape(-1)[0]) != 0:
+            return None
+    elif op.type == "StridedSlice":
+        if not is_row(op, axis):
             return None
     elif op.type not in ("ResourceGather", "_GatherRows"):
         return None
@@ -100,4 +116,5 @@ def gather_call(op: Operation, axis: Array | None, shape: tuple[int, ...]) -> Ga
     count = indices.shape.num_elements or 0
     if not count:
         return None
-    return Gather(indices.dtype, count, shape[0], math.prod(shape[1:]) * size, op.type == "_GatherRows")
+    row_bytes = math.prod(shape[1:]) * size
+    return Gather(indices.dtype, count, shape[0], row_bytes, op.type == "_GatherRows", op.type == "StridedSlice")

@@ -14,6 +14,7 @@ from headrace.loops.lowering import lower
 from headrace.loops.verifier import verify_region
 from headrace.plan import Allocation, Line, Step, flat_aliases, plan_memory
 from headrace_cpu.pooling import Pooling
+from headrace_cpu.scans import Scan
 from headrace_cpu.scattering import Rows
 from headrace_cpu.scheduling import Key, Schedule
 from headrace_cpu.values import is_native
@@ -51,7 +52,7 @@ class Unit:
     @property
     def is_shared(self) -> bool:
         """True if threads share its work: it is a function of a table of pointers and a part of the work."""
-        return self.region is not None or isinstance(self.call, (Pooling, Rows))
+        return self.region is not None or isinstance(self.call, (Pooling, Rows, Scan))
 
 
 @dataclass(slots=True)

@@ -22,6 +22,7 @@ from headrace_cpu.layout import Layout
 from headrace_cpu.lists import ListOp
 from headrace_cpu.nesting import NativeBranch, NativeLoop
 from headrace_cpu.pooling import Pooling
+from headrace_cpu.scans import Scan
 from headrace_cpu.scattering import FirstRows, RangeCheck, Rows
 from headrace_cpu.scheduling import Key, Schedule
 
@@ -35,6 +36,7 @@ _CALLS: dict[type, tuple[str, str]] = {
     NativeLoop: ("headrace_cpu.loop", "condition and body are native code"),
     RangeCheck: ("headrace_cpu.range_check", "indices are looked at before anything changes"),
     Rows: ("headrace_cpu.rows", "threads share the rows of the result"),
+    Scan: ("headrace_cpu.scan", "each element follows from the one before"),
     Pooling: ("headrace_cpu.pooling", "windows that slide along rows"),
 }
 """For a call that is no library's what it is named, and why."""

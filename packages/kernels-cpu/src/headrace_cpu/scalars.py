@@ -39,7 +39,12 @@ def prints(op: str, dtype: DType) -> bool:
             or op in ("max", "min", "pow")
             or ((op, wide) in FUNCTIONS)
         )
-    return op in _INTEGER_BINARY or op in _DIVISIONS or op in _COMPARISONS or op in ("max", "min", "neg", "abs", "sign", "not")
+    return (
+        op in _INTEGER_BINARY
+        or op in _DIVISIONS
+        or op in _COMPARISONS
+        or op in ("max", "min", "neg", "abs", "sign", "not")
+    )
 
 
 def computed(t: Text, op: str, args: list[str], source: DType, target: DType) -> str:

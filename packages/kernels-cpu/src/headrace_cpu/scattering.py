@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from headrace import Operation, Tensor
-from headrace.types import DType
+from headrace.types import Array, DType
+from headrace_cpu.gathering import is_row
 from headrace_cpu.text import Text, storage_type
 
 __all__ = ["FirstRows", "RangeCheck", "Rows", "known_below", "rows_call"]
@@ -38,6 +39,7 @@ class RangeCheck:
       bound: what they must be below.
       absent: True if the lowest integer stands for no index.
       negative: True if every negative integer does.
+      wraps: True if negative integers count from the bound.
       scratch: none.
     """
 
@@ -46,12 +48,13 @@ class RangeCheck:
     bound: int
     absent: bool = False
     negative: bool = False
+    wraps: bool = False
     scratch: tuple[int, ...] = ()
 
     def written(self) -> tuple[str, str, str]:
         """The symbol of a function, its definition, and what it is given beside the integers."""
         element = f"i{8 * self.index.size}"
-        symbol = f"hr.outside.{element}" + ".absent" * self.absent + ".negative" * self.negative
+        symbol = f"hr.outside.{element}" + ".absent" * self.absent + ".negative" * self.negative + ".wraps" * self.wraps
         lowest = -(2 ** (8 * self.index.size - 1))
         skipped = f"icmp eq {element} %narrow, {lowest}" if self.absent else f"icmp slt {element} %narrow, 0"
         body = f"""define internal i1 @{symbol}(ptr %data, i64 %count, i64 %bound) {{
@@ -65,7 +68,10 @@ body:
   %place = getelementptr {element}, ptr %data, i64 %i
   %narrow = load {element}, ptr %place
   %value = {"add i64 %narrow, 0" if element == "i64" else f"sext {element} %narrow to i64"}
-  %outside = icmp uge i64 %value, %bound
+  %below = icmp slt i64 %value, 0
+  %turned = add i64 %value, %bound
+  %row = select i1 %below, i64 {"%turned" if self.wraps else "%value"}, i64 %value
+  %outside = icmp uge i64 %row, %bound
   %skipped = {skipped if self.absent or self.negative else "or i1 false, false"}
   %wrong = select i1 %skipped, i1 false, i1 %outside
   %any = or i1 %seen, %wrong
@@ -262,6 +268,10 @@ class _RowsText:
         def one(number: str) -> None:
             narrow = t.put(f"load {element}, ptr {t.put(f'getelementptr {element}, ptr {indices}, i64 {number}')}")
             index = narrow if element == "i64" else t.put(f"sext i32 {narrow} to i64")
+            if rows.check is not None and rows.check.wraps:
+                below = t.put(f"icmp slt i64 {index}, 0")
+                turned = t.put(f"add i64 {index}, {rows.rows}")
+                index = t.put(f"select i1 {below}, i64 {turned}, i64 {index}")
             above = t.put(f"icmp sge i64 {index}, {bounds[0]}")
             own = t.put(f"and i1 {above}, {t.put(f'icmp slt i64 {index}, {bounds[1]}')}")
             self._if(own, lambda: self._change(source, number, target, index, begun))
@@ -351,21 +361,33 @@ def known_below(indices: Tensor, bound: int) -> bool:
     return indices.op.type == "_FirstRows" and indices.op.attrs["bound"] <= bound
 
 
-def rows_call(op: Operation, shapes: Sequence[tuple[int, ...]], segments: int | None) -> Rows | FirstRows | None:
+def _of_one_row(op: Operation, row: tuple[int, ...], strides: Array | None) -> Rows | None:
+    """The gradient of a row that was taken by an index: zeros elsewhere, the sum of one row."""
+    whole, index, dtype = op.outputs[0].shape.as_tuple(), op.inputs[1].dtype, op.outputs[0].dtype
+    if not is_row(op, strides) or whole[1:] != row or 0 in whole or dtype.name not in DTYPES:
+        return None
+    check = RangeCheck(index, 1, whole[0], wraps=True)
+    return Rows("sum", index, dtype, 1, whole[0], math.prod(row), check, (4, 1, 5))
+
+
+def rows_call(op: Operation, shapes: Sequence[tuple[int, ...]], known: Array | None) -> Rows | FirstRows | None:
     """The work on rows that an operation is, or None if it is another kind, or there is nothing to do.
 
     Args:
       op: the operation.
       shapes: of its inputs, and of the variable where the first one is a handle.
-      segments: the constant number of segments.
+      known: what of its constants matters: the number of segments, or the strides of a slice.
     """
     if any(0 in shape for shape in shapes):
         return None
     if op.type == "_FirstRows":
         return FirstRows(op.inputs[0].dtype, op.outputs[1].dtype, shapes[0][0], op.attrs["bound"])
+    if op.type == "StridedSliceGrad":
+        return _of_one_row(op, shapes[4], known)
     if op.type == "UnsortedSegmentSum":
         data, ids = shapes[:2]
         index, dtype = op.inputs[1].dtype, op.inputs[0].dtype
+        segments = None if known is None or known.ndim else int(known)
         if not segments or dtype.name not in DTYPES or index.name not in ("int32", "int64"):
             return None
         count, width = math.prod(ids), math.prod(data[len(ids) :])

@@ -27,6 +27,7 @@ from headrace_cpu.gathering import Gather, gather_call
 from headrace_cpu.lists import CHANGING, RECORD, ListOp, ListUse
 from headrace_cpu.onednn import Request
 from headrace_cpu.scalars import prints
+from headrace_cpu.scans import Scan, scan_call
 from headrace_cpu.scattering import FirstRows, RangeCheck, Rows, known_below, rows_call
 from headrace_cpu.values import byte_count, integers, is_native, stored
 
@@ -392,14 +393,15 @@ class _Maker:
         ]
         return made if not reduced or fits_alone(made[0]) else None
 
-    def _rows(self, line: Line) -> Rows | FirstRows | None:
+    def _rows(self, line: Line) -> Scan | Rows | FirstRows | None:
         program = self.schedule.program
-        shapes = []
+        shapes: list[tuple[int, ...]] = []
         for number in line.inputs:
             storage = self.storage(number)
             shapes.append((program.tensors[number] if storage is None else storage).shape.as_tuple())
-        segments = _known(program.constants.get(line.inputs[2])) if len(line.inputs) > 2 else None
-        return rows_call(line.op, shapes, None if segments is None or segments.ndim else int(segments))
+        place = {"StridedSliceGrad": 3, "Cumsum": 1, "Cumprod": 1}.get(line.op.type, 2)
+        known = _known(program.constants.get(line.inputs[place])) if len(line.inputs) > place else None
+        return scan_call(line.op, shapes, known) or rows_call(line.op, shapes, known)
 
     def _checked(self, position: int, line: Line, step: Any) -> frozenset[int]:
         """Look at indices before variables are locked: a change that is refused leaves all of them as they are."""
@@ -416,14 +418,17 @@ class _Maker:
         return frozenset({number})
 
     def _gather(self, line: Line) -> Gather | None:
-        if line.op.type not in ("GatherV2", "ResourceGather", "_GatherRows"):
+        if line.op.type not in ("GatherV2", "ResourceGather", "StridedSlice", "_GatherRows"):
             return None
         constants = self.schedule.program.constants
         storage = self.storage(line.inputs[0])
         shape = (storage if storage is not None else self.schedule.program.tensors[line.inputs[0]]).shape.as_tuple()
         if line.op.type == "_GatherRows" and not known_below(line.op.inputs[1], shape[0]):
             return None
-        return gather_call(line.op, _known(constants.get(line.inputs[2])) if len(line.inputs) > 2 else None, shape)
+        place = 3 if line.op.type == "StridedSlice" else 2
+        return gather_call(
+            line.op, _known(constants.get(line.inputs[place])) if len(line.inputs) > place else None, shape
+        )
 
     def memory(self, number: int) -> Key:
         """The key of a value, or of the variable behind a handle."""

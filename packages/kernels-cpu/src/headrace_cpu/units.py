@@ -23,6 +23,7 @@ from headrace_cpu.list_code import ListWriter
 from headrace_cpu.lists import ListOp
 from headrace_cpu.pooling import Pooling
 from headrace_cpu.printer import print_region
+from headrace_cpu.scans import Scan
 from headrace_cpu.scattering import FirstRows, RangeCheck, Rows
 from headrace_cpu.text import Text
 
@@ -142,7 +143,7 @@ def write_units(module: Module, t: Text, block: Block, data: Sequence[str], stop
         pointers = [pointer_to(t, block.places[key], data) for key in unit.keys]
         if unit.region is not None:
             _region(module, t, unit.region, pointers)
-        elif isinstance(unit.call, Pooling):
+        elif isinstance(unit.call, (Pooling, Scan)):
             _points(module, t, unit.call, pointers)
         elif isinstance(unit.call, Gather):
             _gather(t, position, unit.call, pointers)
@@ -262,7 +263,7 @@ def _region(module: Module, t: Text, region: Region, pointers: Sequence[str]) ->
     _share_out(module, t, symbol, math.prod(region.outer), nanoseconds(region), pointers)
 
 
-def _points(module: Module, t: Text, call: Pooling | Rows, pointers: Sequence[str]) -> None:
+def _points(module: Module, t: Text, call: Pooling | Rows | Scan, pointers: Sequence[str]) -> None:
     symbol = call.symbol(module.lanes)
     if symbol not in t.functions:
         body, needed = call.written(module.lanes)
@@ -356,7 +357,7 @@ def estimate(units: Sequence[Unit], size_of: Callable[[Any], int]) -> int:
     for unit in units:
         if unit.region is not None:
             total += nanoseconds(unit.region)
-        elif isinstance(unit.call, (Pooling, Rows)):
+        elif isinstance(unit.call, (Pooling, Rows, Scan)):
             total += unit.call.nanoseconds
         elif contains_blocks(unit):
             total += 5.0

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from headrace.kernels.math import truncated_quotient
 from headrace.kernels.philox import PhiloxState, philox_planes
 from headrace.loops.ir import Access, Accumulate, Expr, Loop, Region, in_order
 from headrace.types import Array, DType, bfloat16, float16, float32
@@ -29,8 +30,9 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "neg": np.negative, "not": np.invert, "rint": np.rint, "rsqrt": lambda x: 1 / np.sqrt(x), "sigmoid": _sigmoid,
     "sign": np.sign, "sin": np.sin, "sqrt": np.sqrt, "tanh": np.tanh, "add": np.add, "and": np.bitwise_and,
     "div": np.divide, "max": np.maximum, "min": np.minimum, "mul": np.multiply, "or": np.bitwise_or, "pow": np.power,
-    "sub": np.subtract, "xor": np.bitwise_xor, "eq": np.equal, "ge": np.greater_equal, "gt": np.greater,
-    "le": np.less_equal, "lt": np.less, "ne": np.not_equal, "select": np.where,
+    "quot": truncated_quotient, "rem": np.fmod, "sub": np.subtract, "xor": np.bitwise_xor, "eq": np.equal,
+    "ge": np.greater_equal, "gt": np.greater, "le": np.less_equal, "lt": np.less, "ne": np.not_equal,
+    "select": np.where,
 }  # fmt: skip
 _REDUCTIONS: dict[str, Callable[..., Any]] = {
     "all": np.all, "any": np.any, "max": np.max, "min": np.min, "prod": np.prod, "sum": np.sum,

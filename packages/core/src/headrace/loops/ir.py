@@ -43,7 +43,7 @@ UNARY = (
     "abs", "ceil", "cos", "erf", "exp", "expm1", "floor", "isfinite", "log", "log1p", "neg", "not", "rint", "rsqrt",
     "sigmoid", "sign", "sin", "sqrt", "tanh",
 )  # fmt: skip
-BINARY = ("add", "and", "div", "max", "min", "mul", "or", "pow", "sub", "xor")
+BINARY = ("add", "and", "div", "max", "min", "mul", "or", "pow", "quot", "rem", "sub", "xor")
 COMPARISONS = ("eq", "ge", "gt", "le", "lt", "ne")
 REDUCTIONS = ("all", "any", "max", "min", "prod", "sum")
 

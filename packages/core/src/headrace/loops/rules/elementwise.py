@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from headrace.loops import functions as loops
 from headrace.loops.registry import LoopContext, register_loops
-from headrace.loops.value import Value, constant, map_values
+from headrace.loops.value import Value, broadcast, constant, map_values
 from headrace.types import DType, bfloat16, float16, float32, int32, int64
 from headrace.types import bool as boolean
 
@@ -193,6 +193,62 @@ def _div_no_nan(op: LoopContext, x: Value, y: Value) -> Value | None:
     if not (x.dtype.is_floating and y.dtype.is_floating):
         return None
     return loops.where(loops.equal(y, 0.0), constant(0.0, x.dtype), x / y)
+
+
+def _floor_division(x: Value, y: Value) -> Value:
+    return loops.floor(x / y)
+
+
+def _truncated_division(x: Value, y: Value) -> Value:
+    """The signs of quotients that become 0 stay."""
+    quotient = x / y
+    return loops.where(quotient < 0.0, loops.ceil(quotient), loops.floor(quotient))
+
+
+def _disagrees(rest: Value, y: Value) -> Value:
+    """True where a remainder is not 0 and has not the sign of the divisor: there the quotient was rounded up."""
+    return loops.not_equal(rest, 0) & loops.not_equal(rest < 0, y < 0)
+
+
+def _divided(quotient: Value, rest: Value, y: Value) -> Value:
+    return loops.where(_disagrees(rest, y), quotient - 1, quotient)
+
+
+def _modulo(quotient: Value, rest: Value, y: Value) -> Value:
+    return loops.where(_disagrees(rest, y), rest + y, rest)
+
+
+_DIVISIONS: dict[str, tuple[Callable[[Value, Value, Value], Value], Rule | None]] = {
+    "FloorDiv": (_divided, _floor_division),
+    "FloorMod": (_modulo, None),
+    "TruncateDiv": (lambda quotient, rest, y: quotient, _truncated_division),
+    "TruncateMod": (lambda quotient, rest, y: rest, None),
+    "Mod": (lambda quotient, rest, y: rest, None),
+}
+"""For integers a result of truncated quotient, remainder and divisor; for floats a rule."""
+
+
+def _register_division(op_type: str, of_parts: Callable[[Value, Value, Value], Value], of_floats: Rule | None) -> None:
+    """Integers only by a number that is known not to be 0, which is an error, nor -1, whose quotient may overflow."""
+
+    @register_loops(op_type)
+    def rule(op: LoopContext, x: Value, y: Value) -> Value | None:
+        if x.dtype.is_floating:
+            return None if of_floats is None else of_floats(x, y)
+        divisors = op.constants[1]
+        if x.dtype.kind not in ("int", "uint") or divisors is None or not divisors.size:
+            return None
+        number = int(divisors.reshape(-1)[0])
+        if number in (0, -1) or (divisors != number).any():
+            return None
+        shape = broadcast(x.shape, y.shape)
+        divisor = constant(number, x.dtype)
+        result = of_parts(map_values("quot", x, divisor), map_values("rem", x, divisor), divisor)
+        return loops.broadcast_to(result, shape)
+
+
+for _name, (_of_parts, _of_floats) in _DIVISIONS.items():
+    _register_division(_name, _of_parts, _of_floats)
 
 
 @register_loops("Pow")

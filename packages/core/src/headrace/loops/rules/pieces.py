@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from headrace.errors import HeadraceError
 from headrace.loops import functions as loops
 from headrace.loops.registry import LoopContext, register_loops
 from headrace.loops.value import Value
@@ -106,18 +107,22 @@ def _padded(op: LoopContext, x: Value, filling: float | int | bool) -> Value | N
 
 
 def _slices(op: LoopContext, shape: Sequence[int], first: int) -> tuple[list[int], list[int], list[int]] | None:
-    """First position, size and step along each axis that a strided slice takes, or None where not all are known."""
+    """First position, size and step along each axis that a strided slice takes, or None where not all are known.
+
+    What the kernel refuses has none either.
+    """
     begin, end, strides = op.constants[first : first + 3]
     if begin is None or end is None or strides is None:
         return None
-    index = numpy_index(SliceMasks.of(op), tuple(shape), begin, end, strides)
+    try:
+        index = numpy_index(SliceMasks.of(op), tuple(shape), begin, end, strides)
+    except HeadraceError:
+        return None
     starts, sizes, steps = [], [], []
     axes = iter(shape)
     for entry in index:
-        if entry is None:
+        if entry is None or entry is Ellipsis:  # the dots come last, for the axes that are taken whole
             continue
-        if entry is Ellipsis:
-            return None
         size = next(axes)
         if isinstance(entry, slice):
             start, stop, step = entry.indices(size)
