@@ -1,0 +1,67 @@
+"""Derive the polynomials of tanh and erf that have no useful Taylor series, and write `series_table.py`.
+
+Chebyshev interpolation in 40 digits, turned into powers and rounded to float64; the largest errors are printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import mpmath
+
+TABLE = Path(__file__).parent.parent / "src" / "headrace_cpu" / "series_table.py"
+Function = Callable[[mpmath.mpf], mpmath.mpf]
+
+
+def tanh_tail(z: mpmath.mpf) -> mpmath.mpf:
+    """(tanh(x) / x - 1) / z for z = x**2."""
+    x = mpmath.sqrt(z)
+    return (mpmath.tanh(x) / x - 1) / z
+
+
+def erf_near(z: mpmath.mpf) -> mpmath.mpf:
+    """erf(x) / x - 1 for z = x**2."""
+    x = mpmath.sqrt(z)
+    return mpmath.erf(x) / x - 1
+
+
+def log_erfc(u: mpmath.mpf) -> mpmath.mpf:
+    """The negative logarithm of erfc(u + 2.5)."""
+    return -mpmath.log(mpmath.erfc(u + mpmath.mpf(5) / 2))
+
+
+SERIES: dict[str, tuple[Function, str, str, int, str]] = {
+    "TANH_TAIL": (tanh_tail, "0", "0.390625", 6, "(tanh(x) / x - 1) / z by powers of z = x**2, for x up to 0.625."),
+    "ERF_NEAR": (erf_near, "0", "1", 7, "erf(x) / x - 1 by powers of x**2, for x up to 1."),
+    "LOG_ERFC": (log_erfc, "-1.5", "1.5", 10, "-log(erfc(x)) by powers of x - 2.5, for x from 1 to 4."),
+}
+"""For each table the function, the ends of its interval, the number of coefficients, and what it is."""
+
+
+def interpolated(function: Function, low: mpmath.mpf, high: mpmath.mpf, count: int) -> list[float]:
+    """The coefficients, the lowest power first."""
+    middle, half = (low + high) / 2, (high - low) / 2
+    nodes = [middle + half * mpmath.cos(mpmath.pi * (2 * k + 1) / (2 * count)) for k in range(count)]
+    powers = mpmath.matrix([[node**column for column in range(count)] for node in nodes])
+    return [float(item) for item in mpmath.lu_solve(powers, mpmath.matrix([function(node) for node in nodes]))]
+
+
+def main() -> None:
+    """Interpolate, check on a fine grid, write."""
+    mpmath.mp.dps = 40
+    parts = ['"""Coefficients derived by `tools/derive_series.py`."""', "from __future__ import annotations"]
+    parts.append(f"__all__ = [{', '.join(repr(name) for name in sorted(SERIES))}]".replace("'", '"'))
+    for name, (function, first, last, count, doc) in SERIES.items():
+        low, high = mpmath.mpf(first), mpmath.mpf(last)
+        coefficients = interpolated(function, low, high, count)
+        grid = [low + (high - low) * (k + mpmath.mpf("0.5")) / 1000 for k in range(1000)]
+        worst = max(abs(mpmath.polyval(coefficients[::-1], x) - function(x)) for x in grid)
+        print(f"{name}: largest error {float(worst):.1e}")
+        rows = "\n".join(f"    {item!r}," for item in coefficients)
+        parts.append(f'{name} = (\n{rows}\n)\n"""{doc}"""')
+    TABLE.write_text("\n\n".join(parts) + "\n")
+
+
+if __name__ == "__main__":
+    main()
