@@ -76,6 +76,7 @@ _GRADIENT_TESTED_ELSEWHERE = {
     ),
     # tests/ops/test_projection.py: their transforms are float32
     *("ImageProjectiveTransformV2", "ImageProjectiveTransformV3", "ImageProjectiveTransformGrad"),
+    *("ScaleAndTranslate", "ScaleAndTranslateGrad"),  # tests/ops/test_scaling.py: their results are float32
     # tests/ops/test_quantization.py: they pass rounding over
     *("FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxArgs", "QuantizeAndDequantizeV3"),
     "FakeQuantWithMinMaxVarsPerChannel",

@@ -63,6 +63,7 @@ from headrace.grad import (  # noqa: F401
     reduction,
     reshaping,
     reversal,
+    scaling,
     search,
     segment,
     selection,

@@ -63,6 +63,7 @@ from headrace.kernels import (  # noqa: F401
     reduction,
     reshaping,
     reversal,
+    scaling,
     search,
     segment,
     selection,

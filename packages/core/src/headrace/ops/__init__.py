@@ -67,6 +67,7 @@ from headrace.ops import (  # noqa: F401
     reduction,
     reshaping,
     reversal,
+    scaling,
     search,
     segment,
     selection,
