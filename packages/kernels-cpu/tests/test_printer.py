@@ -136,6 +136,21 @@ def test_views_are_read_in_place(sizes: list[int], random: Any, step: int) -> No
     np.testing.assert_array_equal(wanted["out"], np.ascontiguousarray(view).reshape(-1))
 
 
+@pytest.mark.parametrize("rows", range(1, 12))
+@pytest.mark.parametrize("columns", [1, 7, 33, 600])
+def test_columns_are_added_up_row_after_row(rows: int, columns: int) -> None:
+    """Whether several rows are added at a time or one: in float64, in their order."""
+    x = Value("input", float32, (rows, columns), (), "x")
+    data: dict[Any, Array] = {"x": array_of(float32, rows * columns, np.random.default_rng(0))}
+    outputs = [Output("sum", loops.sum(x, 0)), Output("doubled", x * 2.0)]
+    _, found = both(lower("test", (rows, columns), (0,), {}, outputs), data)
+    total = np.full(columns, -0.0)
+    for row in data["x"].reshape(rows, columns):
+        total = total + row
+    np.testing.assert_array_equal(found["sum"], total.astype(np.float32))
+    np.testing.assert_array_equal(found["doubled"], data["x"] * 2)
+
+
 def test_long_reductions_are_cut_by_their_shape_only() -> None:
     x = Value("input", float32, (200_000,), (), "x")
     regions = lower("sum", (200_000,), (0,), {}, [Output("out", loops.sum(x))])

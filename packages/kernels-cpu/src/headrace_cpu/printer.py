@@ -21,6 +21,12 @@ from headrace_cpu.text import Text, compute_type, storage_type
 __all__ = ["PrintedRegion", "print_region"]
 
 
+ROWS = 4
+"""Rows that are added to the accumulators of columns at a time."""
+SHORT = 40
+"""Expressions of a row up to which that is done."""
+
+
 @dataclass(frozen=True, slots=True)
 class PrintedRegion:
     """The text of a region.
@@ -150,8 +156,41 @@ class _Printer:
             self.columns = {}
 
         self._vectors(last, lambda: for_each(self._reset))
-        self._sequence(rows, lambda: self._vectors(last, point))
+        self._several(loop, rows, last, point)
         self._vectors(last, finish)
+
+    def _several(self, loop: Loop, rows: Sequence[Axis], last: Axis, point: Callable[[], None]) -> None:
+        """Rows one after the other, or ROWS at a time where that is not much code: memory holds accumulators less often.
+
+        Each column is added up in the same order either way.
+        """
+        values = [item.value for item in loop.accumulates] + [store.value for store in loop.stores]
+        if not rows or len(in_order(values)) > SHORT:
+            self._sequence(rows, lambda: self._vectors(last, point))
+            return
+        t, number = self.text, rows[-1].number
+
+        def together(first: str) -> None:
+            places = [first, *(t.put(f"add i64 {first}, {row}") for row in range(1, ROWS))]
+
+            def points() -> None:
+                for place in places:
+                    self.index[number] = place
+                    point()
+
+            self._vectors(last, points)
+
+        def alone(place: str) -> None:
+            self.index[number] = place
+            self._vectors(last, point)
+
+        def every() -> None:
+            count = self._extent(rows[-1])
+            whole = t.put(f"and i64 {count}, {-ROWS}")
+            t.count_up("0", whole, ROWS, together)
+            t.count_up(whole, count, 1, alone)
+
+        self._sequence(rows[:-1], every)
 
     def _point(self, loop: Loop, accumulators: list[Accumulator]) -> None:
         self.done = {}

@@ -25,7 +25,7 @@ __all__ = ["COSTLY", "LoweredRegion", "NotLowered", "Output", "Trial", "lower", 
 
 TILE = 4096
 """Elements of one outer point where a long axis is cut."""
-COLUMNS = 256
+COLUMNS = 512
 """Columns of one outer point of the column form: enough of each row in one piece for the memory to follow."""
 SPLIT = 32768
 """Elements that one outer point reduces before the reduction is cut in two."""
