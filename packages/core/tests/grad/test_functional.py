@@ -416,6 +416,25 @@ def test_A74_a_branch_of_another_shape_than_the_other_one_keeps_its_own(taken: b
         np.testing.assert_allclose(one, other, rtol=1e-6)
 
 
+def test_A75_a_handle_of_an_array_that_an_iteration_asks_for_is_kept() -> None:
+    """Loops that TensorFlow 1 differentiated ask for the array of gradients in each iteration. Its handle is a list of
+    two by its shape function, as TensorFlow's is, and was refused when it was kept for the second derivative."""
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float64, [3])
+        array, flow = hr.apply_op("TensorArrayV3", 3, dtype=hr.float64)
+        other, other_flow = hr.apply_op("TensorArrayGradV3", array, flow, source="gradients")
+        written = hr.apply_op("TensorArrayScatterV3", other, [0, 1, 2], x, other_flow)
+
+        def body(i: hr.Tensor, s: hr.Tensor) -> tuple[hr.Tensor, hr.Tensor]:
+            again, _ = hr.apply_op("TensorArrayGradV3", array, flow, source="gradients")
+            element = hr.apply_op("TensorArrayReadV3", again, i, written, dtype=hr.float64)
+            return i + 1, s * hr.ensure_shape(element, [])
+
+        product = hr.while_loop(lambda i, s: i < 3, body, (0, hr.constant(1.0, hr.float64)))[1]
+        (gradient,) = hr.gradients(product, [x])
+    np.testing.assert_allclose(hr.Session(graph).run(gradient, feeds={x: [2.0, 3.0, 5.0]}), [15, 10, 6])
+
+
 @pytest.mark.parametrize("taken", [True, False])
 def test_D15_a_branch_with_an_effect_is_differentiable(taken: bool) -> None:
     """What the backward pass reads of it was taken for an effect of the user's that one branch alone asks for."""

@@ -55,8 +55,13 @@ def _sizes(shape: Shape) -> Tensor:
 
 def _empty_list(tensor: Tensor) -> Tensor:
     """A list for values like `tensor`."""
-    empty: Tensor = apply_op("EmptyTensorList", _sizes(tensor.shape), -1, element_dtype=tensor.dtype)
+    empty: Tensor = apply_op("EmptyTensorList", _sizes(_element_shape(tensor)), -1, element_dtype=tensor.dtype)
     return empty
+
+
+def _element_shape(tensor: Tensor) -> Shape:
+    """What is known of the shape of a value; of a handle nothing, since that of a TensorArray has one of its own."""
+    return Shape() if tensor.dtype is resource else tensor.shape
 
 
 def _pushed(items: Tensor, tensor: Tensor, *, swapped: bool = False) -> Tensor:
@@ -68,7 +73,8 @@ def _pushed(items: Tensor, tensor: Tensor, *, swapped: bool = False) -> Tensor:
 
 def _popped(items: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
     """A list without its last element, and that, which has the dtype and static shape of `like`."""
-    shorter, element = apply_op("TensorListPopBack", items, _sizes(like.shape), element_dtype=like.dtype)
+    sizes = _sizes(_element_shape(like))
+    shorter, element = apply_op("TensorListPopBack", items, sizes, element_dtype=like.dtype)
     element.set_shape(like.shape)
     return shorter, element
 
