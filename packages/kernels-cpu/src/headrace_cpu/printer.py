@@ -160,7 +160,7 @@ class _Printer:
         self._vectors(last, finish)
 
     def _several(self, loop: Loop, rows: Sequence[Axis], last: Axis, point: Callable[[], None]) -> None:
-        """Rows one after the other, or ROWS at a time where that is not much code: memory holds accumulators less often.
+        """Rows one after the other, or ROWS at a time where that is not much code: accumulators move less often.
 
         Each column is added up in the same order either way.
         """
