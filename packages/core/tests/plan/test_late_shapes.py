@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -107,7 +109,9 @@ def _over_devices(pred: hr.Tensor, x: hr.Tensor, y: hr.Tensor) -> hr.Tensor:
 @pytest.mark.parametrize(
     "build", [_by_branch, _by_primitives, _by_loop, _over_devices], ids=lambda build: build.__name__
 )
-def test_shapes_that_do_not_fit_are_an_error_only_where_the_step_comes_to_them(build, passes) -> None:
+def test_shapes_that_do_not_fit_are_an_error_only_where_the_step_comes_to_them(
+    build: Callable[[hr.Tensor, hr.Tensor, hr.Tensor], hr.Tensor], passes: str
+) -> None:
     """Each pass that copied what is in a branch asked its shape functions about the shapes of the step: a branch that
     the step does not take, because of those very shapes, made it fail. One that it takes is refused in the step, also
     where a kernel would take the values: [1] and [3] can be added up by NumPy."""
