@@ -220,6 +220,20 @@ run(create_app(ModelServer(ModelRepository([]))), listener, lambda: print(url_of
 """
 
 
+def test_requests_for_websockets_are_answered_as_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(uvicorn.config.WS_PROTOCOLS, "auto", "asyncio:Protocol")  # as if one were installed
+    listener = listen("127.0.0.1", 0)
+    thread, stop = _run_in_thread(listener)
+    with socket.create_connection(listener.getsockname()[:2], timeout=30) as connection:
+        connection.sendall(
+            b"GET /v2/health/live HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+            b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        )
+        assert connection.recv(100).startswith(b"HTTP/1.1 200 OK\r\n")
+    stop()
+    thread.join(30)
+
+
 def test_it_serves_where_there_are_no_parts_of_posix() -> None:
     with subprocess.Popen([sys.executable, "-c", SERVE_WITHOUT_POSIX], stdout=subprocess.PIPE, text=True) as process:
         try:

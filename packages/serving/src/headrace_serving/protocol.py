@@ -42,6 +42,7 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Begin to wait for headers."""
         super().connection_made(transport)
+        self.ws_protocol_class = None  # else what is installed decides who answers requests for WebSockets
         self._heading = True
         self._lost = False
         self._timer: asyncio.TimerHandle | None = self.loop.call_later(HEADER_SECONDS, self._cut_off)
