@@ -91,3 +91,27 @@ def test_every_group_of_a_training_step_starts_a_unit() -> None:
     listed = [op for segment in step.segments for group in segment.groups for op in group]
     assert listed == list(step.operations)
     assert len(set(step.starts_ns)) == len(step.starts_ns)
+
+
+@pytest.mark.skipif(onednn() is None, reason="oneDNN is not installed")
+def test_a_loss_writes_its_gradient_over_the_logits() -> None:
+    """The largest output comes first in planning, whatever else the region gives."""
+    rng = np.random.default_rng(0)
+    feeds = {"x": rng.standard_normal((512, 8), np.float32), "y": rng.integers(0, 3000, 512).astype(np.int32)}
+    given, back = (rng.standard_normal(shape, np.float32) for shape in ((8, 3000), (3000, 4)))
+    found: dict[str, list[np.ndarray]] = {}
+    for backend in ("cpu", "numpy"):
+        graph = hr.Graph()
+        with graph.as_default():
+            x, y = hr.placeholder(hr.float32, [512, 8], name="x"), hr.placeholder(hr.int32, [512], name="y")
+            logits = x @ given
+            loss = hr.mean(hr.nn.sparse_softmax_cross_entropy(labels=y, logits=logits))
+            (gradient,) = hr.gradients(loss, [logits])
+            fetches = [loss, gradient @ back]
+        with hr.Session(graph, config=hr.config(backend=backend)) as session:
+            found[backend] = session.run(fetches, feeds=feeds)
+            arena = session.explain(fetches, feeds=feeds).memory.arena_bytes
+        if backend == "cpu":
+            assert arena < 1.5 * 512 * 3000 * 4
+    for ours, theirs in zip(found["cpu"], found["numpy"], strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)

@@ -189,3 +189,15 @@ def test_pieces_are_written_to_their_places() -> None:
     buffers = {"x": np.arange(1, 7, dtype=np.float32), "y": out}
     run_region(lowered.region, [buffers[str(key)] for key in lowered.keys])
     assert out.reshape(2, 7).tolist() == [[0, 0, 0, 0, 1, 2, 3], [0, 0, 0, 0, 4, 5, 6]]
+
+
+def test_a_row_may_be_written_over_one_that_is_read_for_the_last_time() -> None:
+    x, bias = value_of("x", 64, 10), value_of("bias", 10)
+    exps = loops.exp(x)
+    (softmax,) = lower("softmax", (64, 10), (1,), {}, [Output("y", exps / loops.sum(exps, 1, keepdims=True))])
+    assert softmax.identity == {"x"}
+    (scaled,) = lower("scaled", (64, 10), (1,), {}, [Output("y", (x + bias) / loops.sum(x, 1, keepdims=True))])
+    assert scaled.identity == {"x"}
+    early = [Output("z", x * 2.0), Output("y", x - loops.sum(x, 1, keepdims=True))]
+    (two,) = lower("two", (64, 10), (1,), {}, early)
+    assert two.identity == frozenset()  # z is written when the row is still to be read

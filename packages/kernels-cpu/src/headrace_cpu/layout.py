@@ -223,14 +223,15 @@ def _planned(schedule: Schedule, runs: list[Run], fresh: dict[Key, int], result_
             inputs = [key for key in (*unit.inputs, *unit.outputs) if not _is_variable(key) and key not in outputs]
             scratch = list(unit.call.scratch) if unit.call is not None else []
             unit.scratch = tuple(number_of(("scratch", len(steps), place)) for place in range(len(scratch)))
-            byte_counts: list[int | None] = [
-                None if key in fresh else sizes.get(number_of(key), schedule.sizes.get(key, 0)) for key in outputs
-            ]
+            made: dict[Key, int | None] = {
+                key: None if key in fresh else sizes.get(number_of(key), schedule.sizes.get(key, 0)) for key in outputs
+            }
+            outputs.sort(key=lambda key: -(made[key] or 0))  # the largest first: it may be written over an input
             steps.append(
                 Step(
                     inputs=tuple(number_of(key) for key in inputs),
                     outputs=(*(number_of(key) for key in outputs), *unit.scratch),
-                    sizes=(*byte_counts, *scratch),
+                    sizes=(*(made[key] for key in outputs), *scratch),
                     in_place=tuple(
                         place for place, key in enumerate(inputs) if _may_share(schedule, unit, key, outputs)
                     ),

@@ -636,12 +636,31 @@ class _Nest:
         )
         keys = {number: key for (key, _), number in self.state.buffers.items()}
         region = Region(self.state.name + suffix, tuple(outer), buffers, loops)
-        shared = self._identity(reads, keys) if self.form == "map" else frozenset()
+        shared = self._identity(keys)
         return LoweredRegion(region, tuple(keys[old] for old in used if kinds[old].role != "row"), shared)
 
-    def _identity(self, reads: Sequence[tuple[int, Access]], keys: Mapping[int, Hashable]) -> frozenset[Hashable]:
-        written = {store.access for loop in self.loops for store in loop.stores}
+    def _identity(self, keys: Mapping[int, Hashable]) -> frozenset[Hashable]:
+        """See `LoweredRegion`; a row that is gone over several times may be written where it is read for the last time.
+
+        Rows of columns are walked across, several outer points through one row.
+        """
+        wholes = [
+            (number, store.access)
+            for number, loop in enumerate(self.loops)
+            for store in loop.stores
+            if loop.axes and self.state.kinds[store.buffer].role != "row"
+        ]
+        if self.form == "columns" or not wholes:
+            return frozenset()
+        first, written = min(number for number, _ in wholes), {access for _, access in wholes}
         accesses: dict[int, set[Access]] = {}
-        for buffer, access in reads:
-            accesses.setdefault(buffer, set()).add(access)
-        return frozenset(keys[buffer] for buffer, found in accesses.items() if found == written)
+        last: dict[int, int] = {}
+        for number, loop in enumerate(self.loops):
+            for buffer, access in _loads([loop]):
+                accesses.setdefault(buffer, set()).add(access)
+                last[buffer] = number
+        return frozenset(
+            keys[buffer]
+            for buffer, found in accesses.items()
+            if found == written and last[buffer] <= first and self.state.kinds[buffer].role == "in"
+        )
