@@ -51,6 +51,21 @@ def test_two_gradients_of_one_array_do_not_mix() -> None:
     np.testing.assert_array_equal(values, [[2, 4], [4, 8], [2, 2]])
 
 
+def test_a_gradient_that_a_file_holds_and_one_taken_later_do_not_mix() -> None:
+    """The file names no scope, so the second call had the name of the first one, and its array."""
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [2], name="x")
+        handle, flow = hr.apply_op("TensorArrayV3", 1, dtype=hr.float32, clear_after_read=False)
+        flow = hr.apply_op("TensorArrayWriteV3", handle, 0, x * x, flow)
+        hr.identity(hr.apply_op("TensorArrayReadV3", handle, 0, flow, dtype=hr.float32), name="y")
+        (first,) = hr.gradients(graph.tensor("y:0"), [x])
+    read = hr.import_graph_def(hr.to_graph_def(graph))
+    with read.as_default():
+        (second,) = hr.gradients(read.tensor("y:0"), [read.tensor("x:0")])
+    values = hr.Session(read).run([first.name, second], feeds={"x:0": [1.0, 2.0]})
+    np.testing.assert_array_equal(values, [[2, 4], [2, 4]])
+
+
 def test_what_an_array_declares_is_known_of_what_is_read() -> None:
     with hr.Graph().as_default():
         handle, flow = hr.apply_op("TensorArrayV3", 1, dtype=hr.float32, element_shape=(None, 3))

@@ -77,7 +77,7 @@ def gradients(
     with (
         enter(current_scope() if inside else Scope(graph=graph)),
         name_scope(name) as prefix,
-        _running_as(prefix),
+        _running_as(prefix, graph),
     ):
         differentiable_form(graph, targets)
         walk = _Walk(graph, stopped)
@@ -95,9 +95,18 @@ def gradients(
 
 
 @contextmanager
-def _running_as(prefix: str) -> Iterator[None]:
-    """Let rules know in which call of `gradients` they run; one that a rule makes for a loop's body is part of it."""
-    token = _source.set(_source.get() or prefix.removesuffix("/"))
+def _running_as(prefix: str, graph: Graph) -> Iterator[None]:
+    """Let rules know in which call of `gradients` they run; one that a rule makes for a loop's body is part of it.
+
+    A graph that was read from a file may have a call of that name: no scope is known of it.
+    """
+    source = _source.get()
+    if not source:
+        taken = {op.attrs.get("source") for op in graph.operations if op.type.startswith("TensorArrayGrad")}
+        source = prefix.removesuffix("/")
+        while source in taken:
+            source = graph.unique_name(source)
+    token = _source.set(source)
     try:
         yield
     finally:
