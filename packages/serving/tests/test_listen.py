@@ -234,6 +234,18 @@ def test_requests_for_websockets_are_answered_as_others(monkeypatch: pytest.Monk
     thread.join(30)
 
 
+def test_a_request_about_the_whole_server_gets_an_error_as_others_do() -> None:
+    listener = listen("127.0.0.1", 0)
+    thread, stop = _run_in_thread(listener)
+    with socket.create_connection(listener.getsockname()[:2], timeout=30) as connection:
+        connection.sendall(b"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n")
+        head, body = connection.recv(1000).split(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 404 Not Found\r\n")
+        assert body == b'{"error":"Not Found: *"}'
+    stop()
+    thread.join(30)
+
+
 def test_it_serves_where_there_are_no_parts_of_posix() -> None:
     with subprocess.Popen([sys.executable, "-c", SERVE_WITHOUT_POSIX], stdout=subprocess.PIPE, text=True) as process:
         try:

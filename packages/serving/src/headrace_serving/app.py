@@ -127,7 +127,8 @@ class _Application(FastAPI):
         self._endpoint = endpoint
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"].startswith(("/v1/", "/v2/")):
+        path = scope["path"] if scope["type"] == "http" else "/"
+        if path.startswith(("/v1/", "/v2/")) or not path.startswith("/"):  # such as that of `OPTIONS *`
             await self._endpoint(scope, receive, send)
         else:
             await super().__call__(scope, receive, send)
