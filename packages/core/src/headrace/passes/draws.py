@@ -32,10 +32,10 @@ def draws(graph: Graph) -> Graph:
 
     Example:
       >>> import headrace as hr
+      >>> from headrace.passes import prune
       >>> with hr.Graph().as_default() as graph:
       ...     kept = hr.random.uniform([2, 3], seed=1) >= 0.5
-      >>> bounded = hr.passes.prune(graph, [], [kept])
-      >>> sorted(op.type for op in draws(bounded).operations if "Random" in op.type)
+      >>> sorted(op.type for op in draws(prune(graph, [kept], [], [])).operations if "Random" in op.type)
       ['StatelessRandomUniformV2', '_NextRandom']
     """
     return rewrite(graph, _drawn) if any(map(_draws, graph.operations)) else graph
