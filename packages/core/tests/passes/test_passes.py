@@ -368,7 +368,7 @@ def test_what_a_pass_leaves_out_leaves_no_gaps() -> None:
     assert [op.index for op in folded.operations] == list(range(len(folded.operations)))
     assert _types(folded) == ["Mul"]
     assert sum(op.type == "Const" for op in folded.operations) == 1
-    with pytest.raises(hr.errors.NotFoundError):
+    with pytest.raises(hr.errors.NotFoundError, match="Const"):
         folded.operation("Const")
 
 

@@ -115,6 +115,18 @@ def test_graphs_of_tensorflow_1_are_differentiated() -> None:
     assert found == [[2.0, 6.0], [2.0, -6.0], [1.0, 4.0], [0.0, 7.0]]
 
 
+def test_the_gradient_that_came_with_a_graph_is_not_differentiated_past_its_stacks() -> None:
+    """What a stack hands on has no edge: the second derivative was partial, or None, without a word."""
+    graph = hr.import_graph_def(TENSORFLOW / "grad.pbtxt")
+    x, dx = graph.tensor("x:0"), graph.tensor("gradients/while/Enter_1_grad/Exit:0")
+    with pytest.raises(
+        hr.errors.GradientError, match="may take values from a stack(.|\n)*differentiate the loop itself"
+    ):
+        hr.gradients(dx * dx, [x])
+    (first,) = hr.gradients(graph.tensor("y:0"), [x])
+    np.testing.assert_allclose(hr.Session(graph).run(first, feeds={"n:0": 3, "x:0": 1.5}), 15 * 1.5**14, rtol=1e-5)
+
+
 def test_a_differentiated_loop_has_its_effects_once() -> None:
     with hr.Graph().as_default() as graph:
         variable = hr.Variable(0.0, name="v")

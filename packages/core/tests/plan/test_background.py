@@ -106,7 +106,7 @@ def test_errors_that_come_later_are_told_and_leave_the_numpy_plan(slow: Slow, ca
     with caplog.at_level(logging.ERROR, logger="headrace.plan"), hr.Session(graph, config=options) as session:
         assert _backends_of(session, fetch, x) == "numpy"
         slow.may.set()
-        with pytest.raises(RuntimeError):
+        with pytest.raises(RuntimeError, match="gave up"):
             _until_compiled()
         assert _backends_of(session, fetch, x) == "numpy"
     (record,) = caplog.records

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from headrace import Tensor
 from headrace.types import Array, DType, int8, int16, int32, uint8, uint16
 

@@ -39,7 +39,7 @@ _writers: weakref.WeakSet[EventWriter] = weakref.WeakSet()
 def _unlock() -> None:
     """A lock that another thread held during a fork would stay locked in the child, where that thread is no more."""
     for writer in list(_writers):
-        writer.forget_lock()
+        writer._forget_lock()
 
 
 if hasattr(os, "register_at_fork"):
@@ -287,7 +287,7 @@ class EventWriter:
         with self._lock:
             self._close_once()
 
-    def forget_lock(self) -> None:
+    def _forget_lock(self) -> None:
         """Take a new lock, in a fork: a thread that was writing may have held the old one."""
         self._lock = threading.Lock()
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from headrace.errors import GradientError, GraphError
 from headrace.grad.control_flow import differentiable_form
-from headrace.grad.registry import GradientRule, find_gradient
+from headrace.grad.registry import GradientRule, find_gradient, gradient_of_type
 from headrace.graph.apply import TensorLike, apply_op, convert_to_tensor
 from headrace.graph.extensions import in_order
 from headrace.graph.graph import Graph
@@ -165,11 +165,13 @@ class _Walk:
 
     Attributes:
       stops: the tensors that are taken as constants.
+      unseen: operations that may take what depends on some x out of something where no edge shows it.
     """
 
     def __init__(self, graph: Graph, stops: Iterable[Tensor]) -> None:
         self._extensions: Mapping[Operation, Operation] = dict(graph.extensions)
         self.stops = frozenset(self.tensor(item) for item in stops)
+        self.unseen: set[Operation] = set()
 
     def tensor(self, tensor: Tensor) -> Tensor:
         """What stands for a tensor."""
@@ -193,11 +195,16 @@ class _Walk:
                 ancestors.add(op)
                 stack.extend(tensor.op for tensor in self.inputs(op) if tensor not in self.stops)
         reached = {self.tensor(x) for x in xs}
+        hiding: set[Tensor] = set()
         between: list[Operation] = []
         for op in self._in_order(ancestors):
-            if any(tensor in reached for tensor in self.inputs(op)):
+            inputs = self.inputs(op)
+            if not hiding.isdisjoint(inputs):
+                self.unseen.add(op)
+            if op in self.unseen or any(tensor in reached for tensor in inputs):
                 between.append(op)
                 reached.update(output for output in op.outputs if output not in self.stops)
+                hiding.update(tensor for tensor in inputs if _hides(tensor.op))
         return between, frozenset(reached)
 
     def inputs(self, op: Operation) -> list[Tensor]:
@@ -286,6 +293,14 @@ def _differentiate(op: Operation, collected: _Collected, walk: _Walk) -> None:
     arrived = [None if output in walk.stops else collected.total(output) for output in op.outputs]
     if all(gradient is None for gradient in arrived):
         return
+    if op in walk.unseen:
+        raise GradientError(
+            f"{op.type} '{op.name}' may take values from a stack, through which no gradient is followed",
+            where=op.location,
+            expected="values that depend on xs by the edges of the graph",
+            got="a stack on which an operation that depends on xs may put values",
+            hint="differentiate the loop itself with hr.gradients, not the gradient that came with it",
+        )
     rule = _rule_of(op)
     if rule.function is None:
         return
@@ -307,6 +322,11 @@ def _differentiate(op: Operation, collected: _Collected, walk: _Walk) -> None:
     for tensor, gradient in zip(op.inputs, results, strict=True):
         if gradient is not None:
             collected.add(tensor, _checked(op, tensor, gradient))
+
+
+def _hides(op: Operation) -> bool:
+    rule = gradient_of_type(op.type)
+    return rule is not None and rule.hides
 
 
 def _rule_of(op: Operation) -> GradientRule:

@@ -30,12 +30,14 @@ class GradientRule:
       reason: why there is none.
       sparse: the rule accepts `IndexedSlices` as an output gradient; others get them as dense tensors.
       partial: the rule accepts None for an output to which no gradient came; others get zeros.
+      hides: values go through what its output stands for, where no edge shows them.
     """
 
     function: GradientFunction | None
     reason: str = ""
     sparse: bool = False
     partial: bool = False
+    hides: bool = False
 
 
 _registry: dict[str, GradientRule] = {}
@@ -66,9 +68,9 @@ def register_gradient(op_type: str, *, sparse: bool = False, partial: bool = Fal
     return decorate
 
 
-def no_gradient(op_type: str, reason: str) -> None:
-    """State that an operation type has no derivative, and why."""
-    _add(op_type, GradientRule(None, reason))
+def no_gradient(op_type: str, reason: str, *, hides: bool = False) -> None:
+    """State that an operation type has no derivative, and why; for `hides` see `GradientRule`."""
+    _add(op_type, GradientRule(None, reason, hides=hides))
 
 
 def _add(op_type: str, rule: GradientRule) -> None:
