@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.loops.ir import Region
-from headrace.types import DType
 from headrace_cpu.block import Block, ConstantPlace, Place
 from headrace_cpu.gathering import Gather
 from headrace_cpu.layout import Unit
@@ -151,7 +150,7 @@ def write_units(module: Module, t: Text, block: Block, data: Sequence[str], stop
             pointers += [pointer_to(t, place, data) for place in block.scratch[position]]
             _rows(module, t, position, unit.call, pointers)
         elif unit.bound:
-            _check(t, position, pointers[0], *block.integers[unit.keys[0]], unit.bound)
+            _check(t, position, pointers[0], RangeCheck(*block.integers[unit.keys[0]], unit.bound))
         elif isinstance(unit.call, ListOp):
             _list_op(module, t, position, unit.call, pointers)
         else:
@@ -282,9 +281,7 @@ def _rows(module: Module, t: Text, position: int, call: FirstRows | RangeCheck |
     check = call.check if isinstance(call, Rows) else call
     if check is not None:
         looked_at = call.pointers[1] if isinstance(call, Rows) else 0
-        symbol, body, sizes = check.written()
-        t.functions[symbol] = body
-        _fail_if(t, position, t.put(f"call i1 @{symbol}(ptr {pointers[looked_at]}, {sizes})"))
+        _check(t, position, pointers[looked_at], check)
     if isinstance(call, Rows):
         _points(module, t, call, pointers)
 
@@ -430,26 +427,7 @@ def _fail_if(t: Text, position: int, wrong: str) -> None:
     t.start(right)
 
 
-def _check(t: Text, position: int, pointer: str, dtype: DType, count: int, bound: int) -> None:
-    """Fail if an integer is outside `[0, bound)`: as an unsigned number, a negative one is larger than any bound."""
-    element = f"i{8 * dtype.size}"
-    symbol = f"outside.{element}"
-    t.functions[symbol] = f"""define internal i1 @{symbol}(ptr %data, i64 %count, i64 %bound) {{
-  br label %head
-head:
-  %i = phi i64 [ 0, %0 ], [ %next, %body ]
-  %seen = phi i1 [ false, %0 ], [ %any, %body ]
-  %more = icmp slt i64 %i, %count
-  br i1 %more, label %body, label %end
-body:
-  %place = getelementptr {element}, ptr %data, i64 %i
-  %narrow = load {element}, ptr %place
-  %value = {"add i64 %narrow, 0" if element == "i64" else f"sext {element} %narrow to i64"}
-  %wrong = icmp uge i64 %value, %bound
-  %any = or i1 %seen, %wrong
-  %next = add i64 %i, 1
-  br label %head
-end:
-  ret i1 %seen
-}}"""
-    _fail_if(t, position, t.put(f"call i1 @{symbol}(ptr {pointer}, i64 {count}, i64 {bound})"))
+def _check(t: Text, position: int, pointer: str, check: RangeCheck) -> None:
+    symbol, body, sizes = check.written()
+    t.functions[symbol] = body
+    _fail_if(t, position, t.put(f"call i1 @{symbol}(ptr {pointer}, {sizes})"))
