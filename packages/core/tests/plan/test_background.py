@@ -147,11 +147,15 @@ import numpy as np
 import headrace as hr
 from headrace.plan.numpy_backend import NumpyBackend
 from headrace.plan.plan import backends
+import threading
 import time
+
+begun = threading.Event()
 
 class Slow(NumpyBackend):
     name = "slow"
     def compile(self, *given):
+        begun.set()
         time.sleep(0.2)
         print("compiled", flush=True)
         return super().compile(*given)
@@ -163,6 +167,7 @@ with hr.Graph().as_default() as graph:
 session = hr.Session(graph, config=hr.config(backend="slow", compile_wait=0))
 for size in range(1, 5):
     session.run(y, feeds={x: np.ones(size, np.float32)})
+begun.wait(30)
 print("over", flush=True)
 """
 
