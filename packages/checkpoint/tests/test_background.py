@@ -32,6 +32,21 @@ def test_the_work_and_its_threads_stand_back_behind_the_program() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems know the priority of a process only")
+def test_work_lets_the_program_go_first_until_it_is_waited_for() -> None:
+    """The step after a save writes all variables elsewhere, and needs the memory for itself."""
+    done: list[int] = []
+    background = BackgroundWork("saving")
+    background.start(lambda: done.append(1), head_start=3600.0)
+    assert background.is_running
+    assert not done
+    background.wait(30)
+    assert done == [1]
+    background.start(lambda: done.append(2), head_start=3600.0)
+    background.start(lambda: done.append(3))
+    background.wait(30)
+    assert done == [1, 2, 3]
+
+
 def test_work_is_done_where_priorities_may_not_be_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise PermissionError(1, os.strerror(1))

@@ -24,6 +24,8 @@ from headrace.errors import HeadraceError
 from headrace_serving import Client
 
 CLIENTS = 8
+PAUSE = 0.5
+"""Seconds between two versions."""
 
 
 def ask(url: str, done: threading.Event) -> tuple[list[float], int, int]:
@@ -67,18 +69,24 @@ def asked(url: str, seconds: float, writer: threading.Thread | None) -> tuple[li
 
 
 def race(folder: Path, seconds: float) -> dict[str, float]:
-    """Measure answers before and while a writer adds and removes versions."""
-    versions = folder / "race"
+    """Measure answers before and while a writer adds and removes versions.
+
+    They are exported before, and come by a rename: a writer that exported them here would take the interpreter from the
+    clients that measure.
+    """
+    versions, staged = folder / "race", folder / "staged"
     export_perceptron(versions / "1", [4, 3])
+    last = 2 + int(seconds / PAUSE)
+    for version in range(2, last + 1):
+        export_perceptron(staged / str(version), [4, 3], scale=version)
     written = 1
 
     def write() -> None:
         nonlocal written
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
+        while written < last:
             written += 1
-            export_perceptron(versions / str(written), [4, 3], scale=written)
-            time.sleep(0.5)
+            (staged / str(written)).rename(versions / str(written))
+            time.sleep(PAUSE)
             if written > 3:
                 shutil.rmtree(versions / str(written - 3))
 

@@ -32,6 +32,7 @@ class BackgroundWork:
         self._what = what
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
+        self._wanted = threading.Event()
         self._last_words: weakref.finalize[..., BackgroundWork] | None = None
 
     @property
@@ -39,14 +40,19 @@ class BackgroundWork:
         """True while work is under way."""
         return self._thread is not None and self._thread.is_alive()
 
-    def start(self, work: Callable[[], object]) -> None:
+    def start(self, work: Callable[[], object], *, head_start: float = 0.0) -> None:
         """Begin some work, after the work before has ended.
 
+        Args:
+          work: what to do.
+          head_start: seconds that the program has before the work begins; it begins at once when it is waited for.
         Raises:
           BaseException: what ended the work before.
         """
         self.wait()
-        self._thread = threading.Thread(target=self._run, args=(work,), name=f"headrace-{self._what.split()[0]}")
+        self._wanted.clear()
+        name = f"headrace-{self._what.split()[0]}"
+        self._thread = threading.Thread(target=self._run, args=(work, head_start), name=name)
         self._thread.start()
 
     def wait(self, timeout: float | None = None) -> None:
@@ -59,6 +65,7 @@ class BackgroundWork:
           BaseException: what ended the work.
         """
         if self._thread is not None:
+            self._wanted.set()
             self._thread.join(timeout)
             if self._thread.is_alive():
                 raise DeadlineExceededError(
@@ -74,8 +81,9 @@ class BackgroundWork:
                 self._last_words.detach()
             raise error
 
-    def _run(self, work: Callable[[], object]) -> None:
+    def _run(self, work: Callable[[], object], head_start: float) -> None:
         stand_back()
+        self._wanted.wait(head_start)
         try:
             work()
         except BaseException as error:  # handed to the thread that asks next

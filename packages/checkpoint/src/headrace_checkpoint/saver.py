@@ -44,6 +44,10 @@ from headrace_checkpoint.threads import in_threads
 
 __all__ = ["CheckpointManager", "Saver"]
 
+_COPIED_PER_SECOND = 8e9
+"""Bytes that memory copies in a second, some slow ones half as many: so long a step that changes all variables has the
+memory for itself. The work beside it took as much time from it again as it needs to write the values elsewhere."""
+
 
 class Saver:
     """Saves variables to a directory of steps, and restores them.
@@ -453,10 +457,11 @@ class CheckpointManager:
         write = self._saver.prepare(
             session, self.directory, step=step, metrics=metrics, objects=objects, spare=self._spare
         )
-        if self._background is None:
+        if self._background is None or self._spare is None:
             return self._write(write, step)
         path = self._storage.path(str(next_attempt(self._storage, step)))
-        self._background.start(functools.partial(self._write, write, step))
+        head_start = self._spare.bytes / _COPIED_PER_SECOND
+        self._background.start(functools.partial(self._write, write, step), head_start=head_start)
         return path
 
     def reserve(self, session: hr.Session | None) -> None:

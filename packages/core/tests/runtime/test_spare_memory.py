@@ -220,3 +220,12 @@ def test_memory_whose_owner_is_gone_is_given_back() -> None:
         assert (held[0], buffer.read()[0]) == (0, 1)
     finally:
         tracemalloc.stop()
+
+
+def test_the_bytes_are_those_of_one_copy() -> None:
+    spare = hr.SpareMemory()
+    assert spare.bytes == 0
+    spare.reserve([np.zeros((3, 4), np.float32), np.zeros((3, 4), np.float32), np.zeros(5), np.array(["a"], object)])
+    assert spare.bytes == 2 * 48 + 40
+    spare.close()
+    assert spare.bytes == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 from collections import Counter
@@ -55,6 +56,12 @@ class SpareMemory:
                 kind: [arrays[n] for n in range(len(arrays)) if _is_unshared(arrays, n)][: wanted[kind]]
                 for kind, arrays in kept.items()
             }
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the copy that memory is kept for."""
+        with self._lock:
+            return sum(count * math.prod(shape) * dtype.itemsize for (shape, dtype), count in self._wanted.items())
 
     def fill(self) -> None:
         """Take the memory that is still missing, best in a thread beside the updates that will need it."""
