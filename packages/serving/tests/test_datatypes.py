@@ -42,6 +42,16 @@ def test_numbers_come_back_bit_for_bit_wherever_they_lie(x: Array, offset: int) 
     assert again.flags.aligned
 
 
+@pytest.mark.parametrize("count", [1, 5000, 50_000])
+@pytest.mark.parametrize("offset", [0, 1])
+def test_what_does_not_lie_where_numbers_may_is_copied(count: int, offset: int) -> None:
+    """Few bytes in another way than many."""
+    x = np.arange(count, dtype=np.float32)
+    tensor = tensor_from_bytes("x", as_dtype("float32"), [count], memoryview(bytes(offset) + x.tobytes())[offset:])
+    assert tensor.flags.aligned
+    np.testing.assert_array_equal(tensor, x)
+
+
 def test_bfloat16() -> None:
     x = np.array([1.5, -2.0], ml_dtypes.bfloat16)
     assert tensor_to_bytes(x) == b"\xc0\x3f\x00\xc0"

@@ -28,6 +28,9 @@ _DATATYPES = {dtype.name: datatype for datatype, dtype in _DTYPES.items()}
 _MAX_SIZE = 2**63 - 1
 _MAX_RANK = 32
 _LENGTH = struct.Struct("<I")
+_LITTLE = 1 << 16
+"""Bytes that are copied before another thread could have its turn: NumPy lets the interpreter go for any copy, and the
+event loop then waits until it gets it back."""
 
 
 def datatype_of(dtype: hr.DType) -> str:
@@ -133,7 +136,12 @@ def numbers_from_bytes(dtype: hr.DType, shape: Sequence[int], raw: memoryview) -
     tensor: Array = np.frombuffer(raw, np.uint8).view(dtype.array_type).reshape(shape)
     if sys.byteorder != "little":
         return tensor.byteswap()
-    return tensor if tensor.flags.aligned else tensor.copy()
+    if tensor.flags.aligned:
+        return tensor
+    if tensor.nbytes > _LITTLE:
+        return tensor.copy()
+    aligned: Array = np.frombuffer(bytes(raw), np.uint8).view(dtype.array_type).reshape(shape)
+    return aligned
 
 
 def tensor_to_bytes(tensor: Array) -> bytes:
