@@ -9,6 +9,7 @@ import asyncio
 import json
 import socket
 import sys
+import tempfile
 
 import numpy as np
 from mlserver import MLModel, MLServer
@@ -51,6 +52,7 @@ async def main() -> None:
         http_port=http,
         grpc_port=grpc,
         metrics_port=metrics,
+        metrics_dir=tempfile.gettempdir(),  # else files of its own stay in the folder that it was started in
         parallel_workers=int(sys.argv[1]),
         debug=False,
     )
