@@ -184,7 +184,8 @@ def watch(quick: bool) -> Row:
         closing = (CLOSING.findall(done.stdout) or [tail(done.stdout, 1)])[-1]
         measured += f"; all tests: {closing}, {len(hung)} without progress"
         holds = holds and not hung and done.returncode in (0, 1)
-        detail = "\n".join([detail, *hung]).strip()
+        failed = re.findall(r"^(?:FAILED|ERROR) \S+", done.stdout, re.MULTILINE)
+        detail = "\n".join([detail, *failed]).strip()
     return Row(found.what, found.asked, measured, holds, detail)
 
 
