@@ -67,6 +67,25 @@ def test_rows_whose_number_somebody_needs_stay_as_they_are() -> None:
     assert not types_after(graph, [done, summed.indices], ids) & INTERNAL
 
 
+def test_what_is_as_long_as_the_rows_are_many_is_not_the_same_for_each_of_them() -> None:
+    """Of a vector's rows a factor of three is for three rows, even where a matrix with longer rows is changed too."""
+    values = []
+    for passes in (hr.config().passes, (*hr.config().passes, sparse_rows)):
+        with hr.Graph().as_default() as graph:
+            matrix, vector, ids = hr.Variable(TABLE), hr.Variable(TABLE[:, 0]), hr.placeholder("int32", [6])
+            summed = hr.optim.add_repeated_rows(hr.IndexedSlices(hr.ones([6, 4]), ids, hr.constant([5, 4])))
+            kept = matrix.rows(summed.indices).assign_sub(summed.values)
+            factors = hr.gather(vector, summed.indices) * hr.constant([1.0, 2.0, 3.0])
+            changed = vector.rows(summed.indices).assign_sub(factors)
+            with hr.control_dependencies([kept, changed]):
+                done = hr.identity(hr.constant(1.0))
+        with hr.Session(graph, config=hr.config(backend="numpy", passes=passes)) as session:
+            session.run(done, {ids: np.array([1, 1, 4, 0, 1, 4], np.int32)})
+            values.append(session.run([matrix.value, vector.value]))
+    for found, wanted in zip(values[1], values[0], strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
 def mean_of(graph: hr.Graph, tensor: hr.Tensor) -> hr.Tensor:
     with graph.as_default():
         return hr.mean(tensor)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.graph.proto.quantization_pb2 import UniformQuantizedConvolutionDimensionNumbersAttr
+from headrace.ops.uniform_quantized import CHANNELS_LAST
 from headrace.types import qint8
 from headrace_cpu.onednn import Request, library_call, onednn
 from headrace_cpu.onednn.quantized import sums_exactly
@@ -21,15 +21,6 @@ pytestmark = pytest.mark.skipif(onednn() is None, reason="oneDNN is not installe
 
 Array = Any
 LOW, HIGH = -(2**31), 2**31 - 1
-CHANNELS_LAST = UniformQuantizedConvolutionDimensionNumbersAttr(
-    input_feature_dimension=3,
-    input_spatial_dimensions=[1, 2],
-    kernel_input_feature_dimension=2,
-    kernel_output_feature_dimension=3,
-    kernel_spatial_dimensions=[0, 1],
-    output_feature_dimension=3,
-    output_spatial_dimensions=[1, 2],
-).SerializeToString(deterministic=True)
 
 
 def exact() -> bool:

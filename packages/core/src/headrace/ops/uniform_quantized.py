@@ -20,7 +20,18 @@ from headrace.ops.convolution import convolution_shape
 from headrace.ops.quantized import product_shape
 from headrace.types import Shape, broadcast_shapes, float32, qint8, qint32, quint8
 
-__all__ = ["QuantizedConvolution", "check_slices", "product_of", "sum_shape"]
+__all__ = ["CHANNELS_LAST", "QuantizedConvolution", "check_slices", "product_of", "sum_shape"]
+
+CHANNELS_LAST = UniformQuantizedConvolutionDimensionNumbersAttr(
+    input_feature_dimension=3,
+    input_spatial_dimensions=[1, 2],
+    kernel_input_feature_dimension=2,
+    kernel_output_feature_dimension=3,
+    kernel_spatial_dimensions=[0, 1],
+    output_feature_dimension=3,
+    output_spatial_dimensions=[1, 2],
+).SerializeToString(deterministic=True)
+"""`dimension_numbers` of images and sums `[n, rows, columns, channels]`, filters `[rows, columns, in, out]`."""
 
 _PARAMETERS = {"scales": "float32", "zero_points": "int32"}
 

@@ -20,8 +20,8 @@ import numpy as np
 from headrace.graph.frames import has_tokens
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
-from headrace.graph.proto.quantization_pb2 import UniformQuantizedConvolutionDimensionNumbersAttr
 from headrace.graph.shape_value import constant_value
+from headrace.ops.uniform_quantized import CHANNELS_LAST
 from headrace.passes.rewrite import drop_dead, rewrite
 from headrace.types import Array, float32, int32, qint8, qint32
 
@@ -40,15 +40,6 @@ _EXACT = 1 << 24
 """Sums up to here are exact in float32, in which libraries take off zero points."""
 _BYTES = {"quantization_min_val": -128, "quantization_max_val": 127}
 _SUMS = {"quantization_min_val": -(1 << 31), "quantization_max_val": (1 << 31) - 1}
-_CHANNELS_LAST = UniformQuantizedConvolutionDimensionNumbersAttr(
-    input_feature_dimension=3,
-    input_spatial_dimensions=[1, 2],
-    kernel_input_feature_dimension=2,
-    kernel_output_feature_dimension=3,
-    kernel_spatial_dimensions=[0, 1],
-    output_feature_dimension=3,
-    output_spatial_dimensions=[1, 2],
-).SerializeToString(deterministic=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +276,7 @@ class _Writer:
             "rhs_dilation": attrs["dilations"][1:3],
             "padding": attrs["padding"],
             "explicit_padding": attrs["explicit_paddings"][2:6] if explicit else (),
-            "dimension_numbers": _CHANNELS_LAST,
+            "dimension_numbers": CHANNELS_LAST,
         }
 
 

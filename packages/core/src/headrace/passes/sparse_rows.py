@@ -93,7 +93,7 @@ class _Rows:
         if op.type in _CHANGES:
             of_rows = inputs[1] is different and inputs[2] in self.padded and inputs[2].shape.rank is not None
             return of_rows and self._belongs(op)
-        return op.type in _ELEMENTWISE and all(map(self._goes_along, inputs)) and self._add(op)
+        return op.type in _ELEMENTWISE and self._is_by_row(inputs) and self._add(op)
 
     def _own(self) -> set[Tensor]:
         return {*self.unique.outputs, *self.counts, *self.padded}
@@ -102,13 +102,18 @@ class _Rows:
         self.padded.add(op.outputs[0])
         return op.outputs[0].shape.rank is not None
 
-    def _goes_along(self, tensor: Tensor) -> bool:
-        """True for padded rows, and for what is the same for every row."""
-        if tensor in self.padded:
-            return True
-        rank = max(item.shape.rank or 0 for item in self.padded) if self.padded else 0
-        alike = tensor.shape.is_fully_defined and ((tensor.shape.rank or 0) < rank or tensor.shape.as_tuple()[0] == 1)
-        return alike and tensor not in self._own()
+    def _is_by_row(self, inputs: Sequence[Tensor]) -> bool:
+        """True for padded rows of one rank, and beside them only what is the same for every row."""
+        ranks = {tensor.shape.rank for tensor in inputs if tensor in self.padded}
+        others = [tensor.shape for tensor in inputs if tensor not in self.padded]
+        if len(ranks) != 1 or self._own().intersection(inputs) - self.padded:
+            return False
+        (rank,) = ranks
+        return rank is not None and all(
+            shape.is_fully_defined
+            and (len(shape.as_tuple()) < rank or (len(shape.as_tuple()) == rank and shape.as_tuple()[0] == 1))
+            for shape in others
+        )
 
     def _belongs(self, op: Operation) -> bool:
         spec = variable_spec(op.inputs[0])

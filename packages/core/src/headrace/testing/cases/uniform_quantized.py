@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.graph.proto.quantization_pb2 import UniformQuantizedConvolutionDimensionNumbersAttr
+from headrace.ops.uniform_quantized import CHANNELS_LAST
 from headrace.testing.op_case import OpCase
 from headrace.types import Array, as_dtype
 
@@ -72,15 +72,6 @@ def _scaled(sums: list[list[int]], factors: Sequence[float], zeros: Sequence[int
 
 _IMAGES = (np.arange(2 * 4 * 5 * 2) * 37 % 256 - 128).reshape(2, 4, 5, 2)
 _FILTERS = (np.arange(3 * 2 * 2 * 3) * 91 % 255 - 127).reshape(3, 2, 2, 3)
-_CHANNELS_LAST = UniformQuantizedConvolutionDimensionNumbersAttr(
-    input_feature_dimension=3,
-    input_spatial_dimensions=[1, 2],
-    kernel_input_feature_dimension=2,
-    kernel_output_feature_dimension=3,
-    kernel_spatial_dimensions=[0, 1],
-    output_feature_dimension=3,
-    output_spatial_dimensions=[1, 2],
-).SerializeToString(deterministic=True)
 
 
 def _convolved(zero: int, pads: Sequence[int] = (0, 0, 0, 0), strides: Sequence[int] = (1, 1)) -> Array:
@@ -245,7 +236,7 @@ CASES = [
         "UniformQuantizedConvolution/same",
         "UniformQuantizedConvolution",
         [*_IMAGE_CASE, *_PLAIN],
-        {"Tout": "qint32", "padding": "SAME", "dimension_numbers": _CHANNELS_LAST, **_sides(3, 3)},
+        {"Tout": "qint32", "padding": "SAME", "dimension_numbers": CHANNELS_LAST, **_sides(3, 3)},
         expected=_q(_convolved(3, (1, 1, 0, 1)), "qint32"),
     ),
     OpCase(
@@ -257,7 +248,7 @@ CASES = [
             "padding": "EXPLICIT",
             "explicit_padding": [2, 1, 0, 3],
             "window_strides": [2, 1],
-            "dimension_numbers": _CHANNELS_LAST,
+            "dimension_numbers": CHANNELS_LAST,
             **_sides(3, 3),
         },
         expected=_q(_convolved(3, (2, 1, 0, 3), (2, 1)), "qint32"),
@@ -277,7 +268,7 @@ CASES = [
             "Tout": "qint32",
             "padding": "VALID",
             "feature_group_count": 2,
-            "dimension_numbers": _CHANNELS_LAST,
+            "dimension_numbers": CHANNELS_LAST,
             **_sides(),
         },
         expected=_q(_IMAGES - 3, "qint32"),
@@ -286,7 +277,7 @@ CASES = [
         "UniformQuantizedConvolution/groups of another number",
         "UniformQuantizedConvolution",
         [_q(_IMAGES, "qint8"), _q(np.ones((1, 1, 1, 2)), "qint8"), *_ONE * 3],
-        {"Tout": "qint32", "padding": "VALID", "dimension_numbers": _CHANNELS_LAST, **_sides()},
+        {"Tout": "qint32", "padding": "VALID", "dimension_numbers": CHANNELS_LAST, **_sides()},
         raises="feature_group_count does not fit",
     ),
     OpCase(
@@ -311,7 +302,7 @@ CASES = [
             "Tout": "qint32",
             "padding": "SAME",
             "lhs_dilation": [2, 2],
-            "dimension_numbers": _CHANNELS_LAST,
+            "dimension_numbers": CHANNELS_LAST,
             **_sides(3, 3),
         },
         raises="spreads its images",
@@ -321,7 +312,7 @@ CASES = [
         "UniformQuantizedConvolution/scales of channels",
         "UniformQuantizedConvolution",
         [*_IMAGE_CASE, *_ONE, _s([1, 1]), _z([0, 0]), *_ONE],
-        {"Tout": "qint32", "padding": "SAME", "dimension_numbers": _CHANNELS_LAST, **_sides(2)},
+        {"Tout": "qint32", "padding": "SAME", "dimension_numbers": CHANNELS_LAST, **_sides(2)},
         raises="another axis than its outputs",
     ),
     OpCase(
