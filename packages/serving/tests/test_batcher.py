@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import time
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -33,6 +36,13 @@ class Gate:
         self.entered.release()
         assert self.open.wait(30)
         return {"y": self.function(x)}
+
+
+def wait_until(holds: Callable[[], bool], seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "it does not come to hold"
+        time.sleep(0.01)
 
 
 @pytest.fixture(name="batcher")
@@ -160,6 +170,21 @@ def test_a_cancelled_request_is_not_computed(batcher: Any, work: Any) -> None:
     gate.open.set()
     assert values(stays) == [4.0]
     assert gate.sizes == [1, 1]
+
+
+def test_a_request_that_is_answered_is_freed_at_once(batcher: Any, work: Any) -> None:
+    """A cycle for each request kept 40 objects of it, and made collections take a fifteenth of the time of a server."""
+    batches = batcher(max_batch_size=8)
+    make = work(lambda x: {"y": x * 2})
+    gc.disable()
+    try:
+        asked = make(3)
+        futures = [weakref.ref(batches.submit(asked))]
+        kept = weakref.ref(asked.inputs["x"])
+        del asked
+        wait_until(lambda: kept() is None and futures[0]() is None, seconds=10)
+    finally:
+        gc.enable()
 
 
 def test_a_full_queue_refuses(batcher: Any, work: Any) -> None:

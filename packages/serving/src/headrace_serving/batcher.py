@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -39,7 +40,7 @@ _KEPT_QUEUES = 64
 _Key = tuple[int, frozenset[tuple[str, tuple[int, ...]]]]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class _Request:
     work: Work
     rows: int
@@ -115,7 +116,9 @@ class Batcher:
                 queue = self._queues[key] = BatchQueue(self._options)
             queue.add(request, rows, now=now, priority=work.priority, deadline=work.deadline)
             self._changed.notify()
-        request.future.add_done_callback(lambda future: self._forget(key, request) if future.cancelled() else None)
+        # A request has its future: if that had the request, each would wait for a collection to be freed.
+        own = weakref.ref(request)
+        request.future.add_done_callback(lambda future: self._forget(key, own()) if future.cancelled() else None)
         return request.future
 
     def close(self) -> None:
@@ -133,26 +136,31 @@ class Batcher:
         with self._changed:
             return sum(queue.rows for queue in self._queues.values())
 
-    def _forget(self, key: _Key, request: _Request) -> None:
+    def _forget(self, key: _Key, request: _Request | None) -> None:
         with self._changed:
             queue = self._queues.get(key)
-            if queue is not None:
+            if queue is not None and request is not None:
                 queue.discard(request)
                 self._drop_if_empty(key, queue)
 
     def _serve(self) -> None:
-        while True:
-            taken = self._next()
-            if taken is None:
-                return
-            queue, pieces, late = taken
-            for request in late:
-                if _start(request):
-                    _fail(request, _too_late())
-            live = [piece for piece in pieces if _start(piece.item)]
-            if live:
-                self._run_guarded(queue, live)
-            self._settled()
+        while self._serve_batch():
+            pass
+
+    def _serve_batch(self) -> bool:
+        """Wait for a batch and compute it; False when all is done. What waits for the next one keeps none of it."""
+        taken = self._next()
+        if taken is None:
+            return False
+        queue, pieces, late = taken
+        for request in late:
+            if _start(request):
+                _fail(request, _too_late())
+        live = [piece for piece in pieces if _start(piece.item)]
+        if live:
+            self._run_guarded(queue, live)
+        self._settled()
+        return True
 
     def _next(self) -> tuple[BatchQueue[_Request], Sequence[Piece[_Request]], list[_Request]] | None:
         """Wait until a batch is ready and take it; None when all is done."""
