@@ -292,6 +292,15 @@ class OneDnn:
         )
         return None if status else self._description(made)
 
+    def joined(self, part: Descriptor, count: int, whole: Descriptor) -> int | None:
+        """Describe the copy of so many arrays of one layout, one after the other along axis 0, into a larger one."""
+        made = Pointer()
+        handles = (Pointer * count)(*[part.handle] * count)
+        status = self.library.dnnl_concat_primitive_desc_create(
+            ctypes.byref(made), self.engine, Pointer(whole.handle), count, 0, handles, Pointer(self._usual)
+        )
+        return None if status else self._description(made)
+
     def entries(self, primitives: Sequence[Primitive], keep: list[Any]) -> list[int]:
         """What the driver's table holds for a call: a stream, and each primitive, its arguments and its memories.
 
