@@ -4,6 +4,8 @@
   network share.
 - A product that reads bfloat16 where the graph widens it first, since libraries sum such products in float32 anyway.
 - A product with what follows element by element on its result: a bias, another sum, rounding to bfloat16.
+- A product, larger than its factors, that is added to a part of what a variable holds, as the gradient of a weight to
+  its momentum: the variable is where the product is added up, and the gradient lies nowhere.
 - Products of few rows with one weight, such as those of the steps of a recurrent network: the weight is brought once
   into the layout that a product likes, instead of by each of them.
 
@@ -24,6 +26,7 @@ import numpy as np
 
 from headrace.plan import Line, Program
 from headrace.types import Array, DType, bfloat16, float32
+from headrace_cpu.accumulators import Accumulators
 from headrace_cpu.onednn import Request
 from headrace_cpu.values import READING, byte_count, is_native
 
@@ -45,6 +48,7 @@ class Call:
       lines: the positions of all lines whose work it does, in order.
       inputs, extras, outputs: values; those that only an epilogue reads come after the outputs.
       packing: the number of the packing by which it reads its second input, or None. Calls of one number share it.
+      variable: the handle of the variable that the output is written to, or None.
     """
 
     step: Any
@@ -54,6 +58,7 @@ class Call:
     extras: tuple[int, ...]
     outputs: tuple[int, ...]
     packing: int | None = None
+    variable: int | None = None
 
 
 @dataclass(slots=True)
@@ -71,11 +76,21 @@ class Absorbed:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One operation of an epilogue: what it is, the position of its line, and what else it reads."""
+    """One operation of an epilogue.
+
+    Attributes:
+      kind: what it is.
+      line: the position of its line.
+      other: what else it reads; the handle of a variable if the result is added to a part of what that holds.
+      factor: how much of it.
+      beside: positions of other lines whose work it does.
+    """
 
     kind: str
     line: int
     other: int | None = None
+    factor: float = 0.0
+    beside: tuple[int, ...] = ()
 
 
 def absorb(program: Program, library: Callable[[Request], Any]) -> Absorbed:
@@ -105,6 +120,7 @@ class _Search:
             line.outputs[0]: line.inputs[0] for line in program.lines if _casts(line, bfloat16, float32)
         }
         self._has_epilogues = os.environ.get("HEADRACE_EPILOGUES") != "off"
+        self._accumulators = Accumulators(program)
         self._packings: dict[int, int] = {}  # the position of a product -> the number of its packing
         self.found = Absorbed()
 
@@ -191,8 +207,10 @@ class _Search:
                 if step is None:
                     continue
                 last = steps[-1].line if steps else position
-                done = {*before, position, *(step.line for step in steps)}
-                self.found.calls[last] = Call(step, position, tuple(sorted(done)), given, extras, outputs, number)
+                done = {*before, position, *(place for step in steps for place in (step.line, *step.beside))}
+                variable = steps[-1].other if steps and steps[-1].kind == "onto" else None
+                call = Call(step, position, tuple(sorted(done)), given, extras, outputs, number, variable)
+                self.found.calls[last] = call
                 self.found.lines |= done - {last}
                 self._count_off(given, inputs, steps)
                 return True
@@ -220,6 +238,7 @@ class _Search:
                 if step.other is not None  # that of rounding is the result's
             ),
             packed,
+            steps[-1].factor if steps else 0.0,
         )
 
     def _epilogue(self, position: int) -> Iterator[_Step]:
@@ -234,6 +253,11 @@ class _Search:
             reader = self._lines[place]
             if place in self.found.lines or place in self.found.calls:
                 return
+            if goes_on and line.op.type == "MatMul" and current == line.outputs[0] and self._is_larger(line):
+                found = self._accumulators.find(place, current)
+                if found is not None:
+                    yield _Step("onto", place, found.handle, found.factor, found.lines)
+                    return
             step = self._step(place, reader, current) if goes_on and last else None
             if step is None and _casts(reader, float32, bfloat16):
                 yield _Step("round", place)
@@ -243,6 +267,11 @@ class _Search:
             kinds.add(step.kind)
             yield step
             current = reader.outputs[0]
+
+    def _is_larger(self, line: Line) -> bool:
+        """True if a product takes more memory than its factors, which are kept until variables are updated."""
+        tensors = self._program.tensors
+        return byte_count(tensors[line.outputs[0]]) > sum(byte_count(tensors[number]) for number in set(line.inputs))
 
     def _step(self, place: int, reader: Line, current: int) -> _Step | None:
         """The step of an epilogue that a line is."""

@@ -26,7 +26,7 @@ from headrace.types import Array
 from headrace_cpu.absorbing import Absorbed, Call, absorb
 from headrace_cpu.gathering import Gather, gather_call
 from headrace_cpu.lists import CHANGING, RECORD, ListOp, ListUse
-from headrace_cpu.onednn import Request
+from headrace_cpu.onednn import LibraryCall, Request
 from headrace_cpu.scalars import prints
 from headrace_cpu.scans import Scan, scan_call
 from headrace_cpu.scattering import FirstRows, RangeCheck, Rows, known_below, rows_call
@@ -228,12 +228,16 @@ class _Maker:
         outputs = line.outputs
         extras: tuple[int, ...] = ()
         waits, items = self._waits(line), None
+        changed: tuple[int, ...] = ()
         call = self.absorbed.calls.get(position)
         if call is not None:
             step, inputs, extras, outputs = call.step, call.inputs, call.extras, call.outputs
             position, line = call.line, self.schedule.program.lines[call.line]
             if call.packing is not None:
                 inputs = (inputs[0], self._packed(position, line, call))
+            if call.variable is not None:  # it is written in place of the output
+                self.schedule.roots[outputs[0]] = self.memory(call.variable)
+                changed, outputs = (call.variable,), ()
             self.schedule.together[len(self.schedule.items)] = call.lines
         else:
             items = self._loops(line) if native else None
@@ -250,7 +254,8 @@ class _Maker:
         if items is None:
             if step is not None:
                 waits |= self._checked(position, line, step)
-                changed = inputs[:1] if isinstance(step, Rows) and step.change != "sum" else ()
+                if isinstance(step, Rows) and step.change != "sum":
+                    changed = line.inputs[:1]
                 self.schedule.library[len(self.schedule.items)] = step
                 made = (*outputs, *map(self.memory, changed))
                 self.schedule.memory[len(self.schedule.items)] = tuple(map(self.memory, inputs)), made
@@ -574,6 +579,7 @@ def _ordered(schedule: Schedule) -> list[tuple[str, list[int]]]:
     ready: dict[str, list[int]] = {name: [] for name in ("draw", "compute", "host", "update", "wait")}
     kinds = [_kind(schedule, group) for group in schedule.groups]
     kept = [_values_bytes(schedule, group) for group in schedule.groups]
+    apart = {number for number, group in enumerate(schedule.groups) if _is_apart(schedule, group)}
     for number, count in enumerate(missing):
         if not count:
             ready[kinds[number]].append(number)
@@ -582,7 +588,7 @@ def _ordered(schedule: Schedule) -> list[tuple[str, list[int]]]:
         large = sum(kept[number] for number in ready["update"]) >= APPLIED_BYTES
         kind = "update" if large else next(name for name, numbers in ready.items() if numbers)
         run: list[int] = []
-        while ready[kind] and not (kind == "wait" and run):
+        while ready[kind] and not (run and (kind == "wait" or apart & {run[-1], min(ready[kind])})):
             if run and kind != "update" and sum(kept[number] for number in ready["update"]) >= APPLIED_BYTES:
                 break
             number = min(ready[kind])
@@ -597,6 +603,13 @@ def _ordered(schedule: Schedule) -> list[tuple[str, list[int]]]:
         else:
             order.append((kind, run))
     return order
+
+
+def _is_apart(schedule: Schedule, group: Group) -> bool:
+    """True for a large product that is added up in a variable: it is a run of its own, so that no other lock waits."""
+    first = group.items[0]
+    sums = isinstance(schedule.library.get(first), LibraryCall)
+    return sums and any(is_variable(key) and schedule.sizes[key] >= APPLIED_BYTES for key in group.writes)
 
 
 def _values_bytes(schedule: Schedule, group: Group) -> int:

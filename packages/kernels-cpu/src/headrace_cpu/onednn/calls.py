@@ -59,8 +59,10 @@ class Request:
       dtypes: of its inputs, then of its outputs, as they lie in memory: a float32 may lie there as bfloat16.
       constants: for each input its value where that is known when the plan is made, else None.
       epilogue: what follows on the result, with the dtype of what it reads beside that: `bias` (one number for each of
-        the last axis), `add` (as many as the result). The pointers of these come after those of the outputs.
+        the last axis), `add` (as many as the result), `onto` (the memory of the result itself). The pointers of these
+        come after those of the outputs.
       packed: the second factor of a product lies in memory in the layout that the product likes best.
+      onto: how many times what the memory of the result holds before is added to it, for an epilogue with that.
     """
 
     op: Operation
@@ -68,6 +70,7 @@ class Request:
     constants: tuple[Array | None, ...]
     epilogue: tuple[tuple[str, DType], ...] = ()
     packed: bool = False
+    onto: float = 0.0
 
     @classmethod
     def of(cls, op: Operation, constants: Sequence[Array | None] = ()) -> Request:
@@ -167,15 +170,17 @@ class CallWriter:
         """
         self.has_epilogue = True
         place, bias = len(self.request.dtypes), None
-        steps: list[tuple[str, Descriptor | None]] = []
+        steps: list[Descriptor | float] = []
         arguments = []
         for kind, dtype in self.request.epilogue:
             if kind == "bias":
                 bias = place
+            elif kind == "onto":
+                steps.append(self.request.onto)
             else:
                 result = layout_of(dtype)
                 arguments.append((capi.POST_OPERATION * (len(steps) + 1) | capi.SECOND, place, result))
-                steps.append((kind, result))
+                steps.append(result)
             place += 1
         return bias, self.library.attributes(steps) if steps else None, arguments
 

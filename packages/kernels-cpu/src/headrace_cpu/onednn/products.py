@@ -45,7 +45,7 @@ def _product(
     result = _matrix(library, out, dtypes[target], False, len(out))
     bias, attributes, arguments = call.epilogue(lambda dtype: _matrix(library, out, dtype, False, len(out)))
     if adding:
-        attributes = library.attributes([("sum", None)])
+        attributes = library.attributes([1.0])
     row = None
     if bias is not None:
         row = library.strided([1] * (len(out) - 1) + [out[-1]], float32, [out[-1]] * (len(out) - 1) + [1])
@@ -132,7 +132,7 @@ def _rows_in_one(call: CallWriter, products: Sequence[Operation]) -> bool:
             steps.append((library.joined(part, some, whole), [*sources, (capi.DST, places[side], whole)]))
         a = library.strided((m, some * rows), operand, (1, m))
         b = library.strided((some * rows, n), operand, (n, 1))
-        product = library.describe("matmul", a, b, None, result, library.attributes([("sum", None)] if first else ()))
+        product = library.describe("matmul", a, b, None, result, library.attributes([1.0] if first else ()))
         factors = [(capi.SRC, places[0], a), (capi.WEIGHTS, places[1], b)]
         steps.append((product, [*factors, (capi.DST, 2 * len(products), result)]))
     if any(description is None for description, _ in steps):
