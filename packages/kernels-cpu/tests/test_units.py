@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from headrace_cpu.estimates import contains_blocks, estimate
 from headrace_cpu.layout import Unit
 from headrace_cpu.lists import ListOp
 from headrace_cpu.text import Text
@@ -13,10 +14,8 @@ from headrace_cpu.units import (
     ACTIVE,
     FIRST_HANDLE,
     Stop,
-    contains_blocks,
     copy_bytes,
     entry,
-    estimate,
     may_pause,
     pointer_to,
     set_entry,

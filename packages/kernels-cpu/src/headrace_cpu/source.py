@@ -16,13 +16,15 @@ from headrace_cpu import calling
 from headrace_cpu.block import Block, block_of, integers_of
 from headrace_cpu.calling import Failure, Located, call_again, call_followed, call_in_slices, call_updating, checked
 from headrace_cpu.driver import DriverText, write_driver
+from headrace_cpu.estimates import contains_blocks
 from headrace_cpu.gathering import Gather
 from headrace_cpu.host import host
 from headrace_cpu.layout import Layout, Run, Unit
 from headrace_cpu.lists import ListOp
 from headrace_cpu.scattering import FirstRows, RangeCheck, Rows
 from headrace_cpu.scheduling import Key
-from headrace_cpu.units import Stop, contains_blocks, stops_in
+from headrace_cpu.sharing import side_by_side
+from headrace_cpu.units import Stop, stops_in
 
 __all__ = ["StepSource"]
 
@@ -164,12 +166,13 @@ class StepSource:
             return text, f"hook({started}); {text}"
         block = block_of(self.layout, run.units, self._constants.offset)
         machine = host()
+        together = side_by_side(block) if machine.openmp else ()
         stops: Sequence[Stop] = ()
         if run.kind == "compute":  # what updates variables holds their locks, and does all of it or nothing
             sizes = self.layout.schedule.sizes
-            stops = stops_in(run.units, lambda key: sizes.get(key, 0), calling.SLICE)
+            stops = stops_in(run.units, lambda key: sizes.get(key, 0), calling.SLICE, together)
         driver = write_driver(
-            block, self._constants.offset, self._new_store, machine.lanes, stops, openmp=machine.openmp
+            block, self._constants.offset, self._new_store, machine.lanes, stops, together, openmp=machine.openmp
         )
         table = len(self.drivers)
         self.drivers.append(driver)
