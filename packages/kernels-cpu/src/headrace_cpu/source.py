@@ -14,7 +14,16 @@ from headrace.plan import ALIGNMENT, Line, group_inputs
 from headrace.types import Array, float32
 from headrace_cpu import calling
 from headrace_cpu.block import Block, block_of, integers_of
-from headrace_cpu.calling import Failure, Located, call_again, call_followed, call_in_slices, call_updating, checked
+from headrace_cpu.calling import (
+    Failure,
+    Located,
+    call_again,
+    call_followed,
+    call_in_slices,
+    call_updating,
+    checked,
+    lock_order,
+)
 from headrace_cpu.driver import DriverText, write_driver
 from headrace_cpu.estimates import contains_blocks
 from headrace_cpu.gathering import Gather
@@ -189,8 +198,10 @@ class StepSource:
                 return f"slices({in_slices}, context.stores)", followed
             return f"run{number}({items}, {tail}) and again(run{number}, {items}, {tail}, where{number})", followed
         storages = self.layout.schedule.storages
-        held = sorted({key[1] for key in written})
-        self.namespace[f"held{number}"] = tuple(storages[item] for item in held)
+        numbers = {id(storages[key[1]]): key[1] for key in written}
+        ordered = lock_order(storages[number] for number in numbers.values())
+        held = [numbers[id(storage)] for storage in ordered]
+        self.namespace[f"held{number}"] = tuple(ordered)
         self.namespace[f"blank{number}"] = self._blank(run, held)
         self.namespace[f"slots{number}"] = tuple(
             held.index(key[1]) if isinstance(key, tuple) and key in written else None for key in block.slots
@@ -241,10 +252,13 @@ class StepSource:
             return Located(block.places[key], dtype, shape, is_list=True)
         return Located(block.places[key], integers_of(self.layout, key)[0], shape)
 
-    def _blank(self, run: Run, held: Sequence[int]) -> tuple[bool, ...]:
-        """For each variable whether the run writes it without reading it, so that it need not have a value."""
+    def _blank(self, run: Run, held: Sequence[int]) -> tuple[tuple[int, ...] | None, ...]:
+        """For each variable its shape if the run writes it without reading it, so that it need not have a value."""
         read = {key for unit in run.units for key in unit.inputs}
-        return tuple(("variable", number) not in read for number in held)
+        shapes = [self._storage_shape(("variable", number)) for number in held]
+        return tuple(
+            None if ("variable", number) in read else shape for number, shape in zip(held, shapes, strict=True)
+        )
 
     def _item(self, key: Key) -> str:
         """An array for the list; what NumPy kernels gave is checked, since native code trusts it."""
