@@ -1,4 +1,4 @@
-"""Functions as `FunctionDef` messages, and back.
+"""Functions and libraries of them as messages, and back.
 
 In a function an input is written by names, `operation:output:index` with the name that the operation type gives its
 output, or the name of an argument. Reading turns it into the form of a graph, `operation:number`, with `_Arg` and
@@ -7,27 +7,42 @@ output, or the name of an argument. Reading turns it into the form of a graph, `
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 
-from headrace.errors import DataLossError, GraphError, UnimplementedError, known_names
-from headrace.graph.attr_proto import encode_attr
+from headrace.errors import DataLossError, GraphError, HeadraceError, UnimplementedError, known_names
+from headrace.graph.attr_proto import encode_attr, serialized
+from headrace.graph.function_library import FunctionLibrary
 from headrace.graph.functions import Body
 from headrace.graph.list_spec import HANDLE_DTYPES, HANDLE_SHAPES
 from headrace.graph.node_def import encode_op
-from headrace.graph.op_def import ArgSpec, lookup_op_def
+from headrace.graph.node_import import NodeImport
+from headrace.graph.node_order import loop_heads
+from headrace.graph.op_def import ArgSpec, find_op_def, lookup_op_def
 from headrace.graph.operation import Tensor
-from headrace.graph.proto.function_pb2 import FunctionDef
+from headrace.graph.proto.function_pb2 import FunctionDef, FunctionDefLibrary
 from headrace.graph.proto.graph_pb2 import GraphDef
 from headrace.graph.proto.node_pb2 import NodeDef
 from headrace.graph.proto.op_def_pb2 import OpDef as OpDefProto
+from headrace.graph.source import SourceLine
 from headrace.graph.tensor_proto import encode_shape
 
-__all__ = ["encode_function", "function_as_graph"]
+__all__ = ["called_as_types", "decode_library", "encode_library"]
 
 _OUTPUT_SHAPES = "_output_shapes"
 
 
-def encode_function(body: Body) -> FunctionDef:
+def encode_library(functions: FunctionLibrary, proto: FunctionDefLibrary) -> None:
+    """Write a library into an empty message; functions that a file brought are written as they were."""
+    proto.ParseFromString(functions.gradients)
+    for name in functions:
+        if name in functions.stored:
+            proto.function.add().ParseFromString(functions.stored[name])
+        else:
+            proto.function.append(_encode_function(functions[name]))
+
+
+def _encode_function(body: Body) -> FunctionDef:
     """The message of a function."""
     proto = FunctionDef()
     proto.signature.name = body.name
@@ -62,7 +77,65 @@ def _reference(tensor: Tensor) -> str:
     return f"{tensor.op.name}:{names[tensor.index]}"
 
 
-def function_as_graph(proto: FunctionDef, signatures: Mapping[str, OpDefProto]) -> GraphDef:
+def decode_library(added: FunctionDefLibrary, functions: FunctionLibrary, source: SourceLine) -> None:
+    """Add the functions and gradients of a message to a library; one that it has already is kept once.
+
+    Args:
+      added: the message.
+      functions: the library.
+      source: what errors say that the functions come from.
+    Raises:
+      GraphError: the library has another function of one of the names.
+    """
+    signatures = {item.signature.name: item.signature for item in added.function}
+    for function in added.function:
+        name, content = function.signature.name, serialized(function)
+        if name not in functions:
+            functions.add_stored(
+                name, content, functools.partial(_read_function, content, functions, signatures, source)
+            )
+        elif content != functions.stored.get(name) and function != _known_function(functions, name):
+            raise functions.conflict(name)
+    known = FunctionDefLibrary.FromString(functions.gradients)
+    known.gradient.extend(gradient for gradient in added.gradient if gradient not in known.gradient)
+    known.registered_gradients.extend(
+        gradient for gradient in added.registered_gradients if gradient not in known.registered_gradients
+    )
+    functions.gradients = serialized(known)
+
+
+def _known_function(functions: FunctionLibrary, name: str) -> FunctionDef:
+    stored = functions.stored.get(name)
+    return _encode_function(functions[name]) if stored is None else FunctionDef.FromString(stored)
+
+
+def _read_function(
+    content: bytes, functions: FunctionLibrary, signatures: Mapping[str, OpDefProto], source: SourceLine
+) -> Body:
+    """The body of a function of a graph file."""
+    function = FunctionDef.FromString(content)
+    body = Body(function.signature.name, functions=functions)
+    body.effect_order = None  # the file has every edge that is needed
+    try:
+        proto = _function_as_graph(function, signatures)
+        NodeImport(body, "", {}, source, {}, signatures, frozenset(loop_heads(proto))).run(proto)
+        body.close({op.attrs["index"]: op.outputs[0] for op in body.operations if op.type == "_Arg"})
+    except HeadraceError as error:
+        error.add_note(f"while reading function '{body.name}' of {source.filename}")
+        raise
+    return body
+
+
+def called_as_types(library: FunctionDefLibrary) -> dict[str, OpDefProto]:
+    """The signatures of the functions that a graph may call by their names as if they were types."""
+    return {
+        function.signature.name: function.signature
+        for function in library.function
+        if find_op_def(function.signature.name) is None
+    }
+
+
+def _function_as_graph(proto: FunctionDef, signatures: Mapping[str, OpDefProto]) -> GraphDef:
     """The operations of a function as those of a graph.
 
     Args:
