@@ -11,6 +11,7 @@ import pytest
 
 import headrace as hr
 from headrace.graph.device_name import DeviceName, parse_device
+from headrace.passes.prune import prune
 from headrace.placement.device import LOCAL_TASK, Device, local_devices
 from headrace.placement.placer import Placement, place
 
@@ -211,3 +212,33 @@ def test_an_impossible_request_for_what_is_folded_names_the_operation_of_the_use
         str(caught.value),
     )
     assert "folded_" not in str(caught.value)
+
+
+def test_an_impossible_request_for_what_is_fed_names_what_the_user_feeds() -> None:
+    with hr.Graph().as_default() as graph, hr.device("GPU:7"):
+        x = hr.placeholder(hr.float32, [2], name="x")
+        y = hr.add(hr.negative(x, name="inner"), 2.0, name="y")
+    with hr.Session(graph, config=hr.config(virtual_devices={"CPU": 2})) as session:
+        for fed in ("x", "inner"):
+            with pytest.raises(
+                hr.errors.PlacementError,
+                match=rf"^'{fed}', which is fed, cannot be placed\n  where: +'{fed}' created at test_placer.py",
+            ) as caught:
+                session.run(y, feeds={f"{fed}:0": [1.0, 2.0]})
+            assert "argument_" not in str(caught.value)
+
+
+def test_two_handles_that_are_fed_from_different_devices_are_told_by_their_names() -> None:
+    with hr.Graph().as_default() as graph:
+        with hr.device("CPU:0"):
+            value = hr.placeholder(hr.resource, [], name="value")
+        with hr.device("CPU:1"):
+            slot = hr.placeholder(hr.resource, [], name="slot")
+        update = graph.create_op("TestMomentum", (value, slot, hr.constant(1.0)), {}, name="update")
+    bounded = prune(graph, [], [update], [value, slot])
+    with pytest.raises(
+        hr.errors.PlacementError,
+        match=r"^'slot', which is fed(.|\n)*'slot' gives 'update' the handle, 'update' takes the handle of 'value', which",
+    ) as caught:
+        place(bounded, local_devices(["CPU:0"], {"CPU": 2}))
+    assert "argument_" not in str(caught.value)

@@ -40,7 +40,9 @@ def fold(graph: Graph) -> Graph:
 
 
 def user_name(op: Operation) -> str:
-    """The name that the user knows an operation by: for a folded constant that of the operation that it was."""
+    """The name that the user knows an operation by: for a folded constant or a fed value that of what it replaces."""
+    if "_feed" in op.attrs:
+        return str(op.attrs["_feed"]).partition(":")[0]
     return op.name.partition(_FOLDED)[0] if op.type == "Const" else op.name
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from headrace.graph.frames import back_edge
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, origin
+from headrace.passes.fold import user_name
 from headrace.types import resource
 
 __all__ = ["ColocationGroup", "Link", "colocation_groups", "makes_handle", "path_between", "takes_handle"]
@@ -67,7 +68,7 @@ def colocation_groups(graph: Graph) -> list[ColocationGroup]:
         union.root(op.name)
         for tensor in op.inputs:
             if tensor.dtype is resource:
-                maker = origin(tensor).name
+                maker = user_name(origin(tensor))
                 union.bind(op.name, tensor.op.name, f"takes the handle of '{maker}'", f"gives '{op.name}' the handle")
         if back_edge(op) is not None:
             for tensor in op.inputs:

@@ -161,8 +161,9 @@ class _Placer:
             if not matching and not self.soft:
                 raise self._impossible(group, binding[: index + 1])
             if not matching:
-                shown = next((user_name(op) for op in group.members if op.name == name), name)
-                self.notes.append(f"'{shown}' asks for '{request}', which cannot be; soft placement drops it")
+                self.notes.append(
+                    f"'{_shown(group, name)}' asks for '{request}', which cannot be; soft placement drops it"
+                )
             candidates = matching or _nearest(request, candidates)
         for name, request in overridable:
             matching = _matching(request, candidates)
@@ -206,7 +207,7 @@ class _Placer:
 
     def _no_kernel(self, op: Operation, group: ColocationGroup, able: Sequence[Device]) -> PlacementError:
         others = [member for member in group.members if member is not op and len(able) < len(self.devices)]
-        together = f"; colocated with {_names([item.name for item in others])}" if others else ""
+        together = f"; colocated with {_names([user_name(item) for item in others])}" if others else ""
         return PlacementError(
             f"{_described(op)} cannot be placed: no device has a kernel for it",
             where=_place_of(op),
@@ -242,9 +243,11 @@ class _Placer:
         )
 
     def _reason(self, group: ColocationGroup, name: str, other: str, wanted: DeviceName) -> str:
-        steps = [f"'{at}' {link.reason}" for at, link in path_between(group, name, other)]
+        steps = [f"'{_shown(group, at)}' {link.reason}" for at, link in path_between(group, name, other)]
         verb = "is placed on" if other in self.state else "asks for"
-        return ", ".join([*steps, f"which {verb} '{wanted}'"]) if steps else f"'{other}' {verb} '{wanted}'"
+        return (
+            ", ".join([*steps, f"which {verb} '{wanted}'"]) if steps else f"'{_shown(group, other)}' {verb} '{wanted}'"
+        )
 
 
 def asked_inside(op: Operation) -> set[str]:
@@ -260,11 +263,19 @@ def asked_inside(op: Operation) -> set[str]:
 def _described(op: Operation) -> str:
     """An operation as the user knows it."""
     name = user_name(op)
-    return f"{op.type} '{name}'" if name == op.name else f"'{name}', which is folded to a constant,"
+    if name == op.name:
+        return f"{op.type} '{name}'"
+    return f"'{name}', which is {'fed' if op.type == '_Arg' else 'folded to a constant'},"
 
 
 def _place_of(op: Operation) -> str:
-    return op.location.replace(f"Const '{op.name}'", f"'{user_name(op)}'") if user_name(op) != op.name else op.location
+    name = user_name(op)
+    return op.location if name == op.name else op.location.replace(f"{op.type} '{op.name}'", f"'{name}'")
+
+
+def _shown(group: ColocationGroup, name: str) -> str:
+    """The name that the user knows a member of a group by."""
+    return next((user_name(op) for op in group.members if op.name == name), name)
 
 
 def _has_kernel(op: Operation, device: Device) -> bool:
