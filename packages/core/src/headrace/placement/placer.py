@@ -161,9 +161,8 @@ class _Placer:
             if not matching and not self.soft:
                 raise self._impossible(group, binding[: index + 1])
             if not matching:
-                self.notes.append(
-                    f"'{_shown(group, name)}' asks for '{request}', which cannot be; soft placement drops it"
-                )
+                shown = _shown(group, name)
+                self.notes.append(f"'{shown}' asks for '{request}', which cannot be; soft placement drops it")
             candidates = matching or _nearest(request, candidates)
         for name, request in overridable:
             matching = _matching(request, candidates)
@@ -244,10 +243,8 @@ class _Placer:
 
     def _reason(self, group: ColocationGroup, name: str, other: str, wanted: DeviceName) -> str:
         steps = [f"'{_shown(group, at)}' {link.reason}" for at, link in path_between(group, name, other)]
-        verb = "is placed on" if other in self.state else "asks for"
-        return (
-            ", ".join([*steps, f"which {verb} '{wanted}'"]) if steps else f"'{_shown(group, other)}' {verb} '{wanted}'"
-        )
+        asks = f"{'is placed on' if other in self.state else 'asks for'} '{wanted}'"
+        return ", ".join([*steps, f"which {asks}"]) if steps else f"'{_shown(group, other)}' {asks}"
 
 
 def asked_inside(op: Operation) -> set[str]:
