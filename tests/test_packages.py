@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterable
@@ -95,3 +96,31 @@ def _distribution(module: str) -> str:
     root = "google.protobuf" if module.startswith("google.protobuf") else module.split(".")[0]
     named = {"google.protobuf": "protobuf", "google_crc32c": "google-crc32c", "grpc": "grpcio"}
     return named.get(root, root.replace("headrace_", "headrace-"))
+
+
+ELSEWHERE = """
+import importlib, os, pkgutil, sys
+
+missing = ["fcntl", "grp", "pty", "pwd", "resource", "syslog", "termios", "tty"]
+sys.modules.update(dict.fromkeys(missing))
+for name in ("fork", "forkpty", "getuid", "posix_fadvise", "register_at_fork", "sched_getaffinity", "sysconf"):
+    if hasattr(os, name):
+        delattr(os, name)
+package = importlib.import_module(sys.argv[1])
+for module in pkgutil.walk_packages(package.__path__, f"{sys.argv[1]}."):
+    try:
+        importlib.import_module(module.name)
+    except ImportError as error:  # of what an extra brings
+        if error.name in missing:
+            raise
+print("imported")
+"""
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=NAMES)
+def test_modules_are_imported_where_the_system_is_not_posix(folder: Path) -> None:
+    (source,) = (path.parent for path in folder.glob("src/*/__init__.py"))
+    found = subprocess.run(
+        [sys.executable, "-c", ELSEWHERE, source.name], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert found.stdout == "imported\n", found.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -215,6 +216,28 @@ def test_what_cannot_be_written_behind_is_left_to_fsync() -> None:
     finally:
         os.close(reading)
         os.close(writing)
+
+
+@pytest.mark.parametrize("has_call", [True, False], ids=["macOS", "elsewhere"])
+def test_data_is_flushed_to_the_platter_where_the_system_has_a_call_for_it(
+    monkeypatch: pytest.MonkeyPatch, has_call: bool
+) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    calls: list[tuple[int, int]] = []
+    synced: list[int] = []
+    monkeypatch.setattr(fcntl, "fcntl", lambda *given: calls.append(given))
+    monkeypatch.setattr(os, "fsync", synced.append)
+    monkeypatch.delattr(fcntl, "F_FULLFSYNC", raising=False)
+    if has_call:
+        monkeypatch.setattr(fcntl, "F_FULLFSYNC", 51, raising=False)
+    Disk().sync(7)
+    assert (calls, synced) == (([(7, 51)], []) if has_call else ([], [7]))
+
+
+def test_files_are_replaced_where_the_system_is_not_posix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    durable.replace_file(tmp_path / "f", [b"ab"])
+    assert (tmp_path / "f").read_bytes() == b"ab"
 
 
 def test_what_another_process_sweeps_or_removes_is_not_missed(tmp_path: Path) -> None:

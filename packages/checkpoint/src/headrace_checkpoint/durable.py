@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import shutil
 import socket
@@ -33,9 +32,6 @@ __all__ = [
     "sweep",
     "write_file",
 ]
-
-# Flushing to the platter needs a call of its own on macOS, where fsync stops at the drive's cache.
-_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 
 Bytes = bytes | bytearray | memoryview
 
@@ -73,9 +69,7 @@ class Disk:
 
     def sync(self, descriptor: int) -> None:
         """Force a file's data to the disk."""
-        if _FULL_SYNC is not None:
-            fcntl.fcntl(descriptor, _FULL_SYNC)
-        else:
+        if not _forced_by_drive(descriptor):
             os.fsync(descriptor)
 
     def close(self, descriptor: int) -> None:
@@ -108,6 +102,18 @@ class Disk:
             self.remove_file(path)
         else:
             shutil.rmtree(path)
+
+
+def _forced_by_drive(descriptor: int) -> bool:
+    """Flush to the platter by the call of its own that macOS has, where fsync stops at the drive's cache."""
+    try:
+        import fcntl  # POSIX has it
+    except ImportError:
+        return False
+    full_sync: int | None = getattr(fcntl, "F_FULLFSYNC", None)
+    if full_sync is not None:
+        fcntl.fcntl(descriptor, full_sync)
+    return full_sync is not None
 
 
 DISK = Disk()

@@ -38,7 +38,8 @@ def _after_fork() -> None:
         plan.forget_contexts()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+if hasattr(os, "register_at_fork"):  # not every system has processes that fork
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _kernel_of(line: Line) -> Callable[..., Any]:

@@ -64,7 +64,8 @@ class _Compiler:
 
 
 _compiler = _Compiler()
-os.register_at_fork(after_in_child=_compiler.forget)
+if hasattr(os, "register_at_fork"):  # not every system has processes that fork
+    os.register_at_fork(after_in_child=_compiler.forget)
 
 
 PlanInTime = tuple[Plan, "Future[Plan] | None"]
