@@ -14,6 +14,7 @@ from headrace.loops.interpreter import run_region
 from headrace.loops.lowering import Output, lower
 from headrace.loops.value import Value, map_values
 from headrace.types import Array, DType, float32, float64
+from headrace_cpu.vector_math import write_function
 
 FLOAT32 = np.arange(0, 2**32, 4099, dtype=np.uint64).astype(np.uint32).view(np.float32)
 SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, -1e-40, 1.4e-45, 3.4e38, -3.4e38], np.float32)
@@ -32,13 +33,13 @@ REFERENCES: dict[str, Callable[[Array], Array]] = {
 }  # fmt: skip
 
 
-def computed(name: str, x: Array, dtype: DType) -> Array:
+def computed(name: str, x: Array, dtype: DType, lanes: int | None = None) -> Array:
     """A function of every element, by machine code."""
     value = map_values(name, Value("input", dtype, x.shape, (), "x"))
     (lowered,) = lower(name, x.shape, (), {}, [Output("y", value)])
     out = np.full(x.shape, 7, x.dtype)
     arrays = {"x": x, "y": out}
-    native(lowered.region)([arrays[str(key)] for key in lowered.keys])
+    native(lowered.region, lanes)([arrays[str(key)] for key in lowered.keys])
     return out
 
 
@@ -59,6 +60,22 @@ def test_float32_is_within_two_units_over_all_magnitudes(name: str) -> None:
         off = ulps(computed(name, x, float32), exact)
     worst = int(np.argmax(off))
     assert off[worst] <= 2, f"{name}({x[worst]!r}) is {off[worst]} ulp off"
+
+
+@pytest.mark.parametrize("name", ["exp", "tanh", "sigmoid"])
+def test_fewer_lanes_use_no_instruction_of_avx512_and_are_as_right(name: str) -> None:
+    x = np.concatenate([FLOAT32[::16], SPECIAL])
+    with np.errstate(all="ignore"):
+        off = ulps(computed(name, x, float32, 8), REFERENCES[name](x.astype(np.float64)))
+    assert off.max() <= 2
+    text = write_function(name, "float", 8)
+    assert "avx512" not in "".join([text[1], *text[2].values()])
+
+
+@pytest.mark.parametrize("dtype", [float32, float64])
+def test_exp_has_the_same_bits_with_and_without_avx512(dtype: DType) -> None:
+    x = np.concatenate([np.linspace(-760, 720, 200_000), SPECIAL]).astype(dtype.array_type)
+    assert computed("exp", x, dtype, 8).tobytes() == computed("exp", x, dtype).tobytes()
 
 
 @pytest.mark.skipif("HEADRACE_LONG_TESTS" not in os.environ, reason="an hour; HEADRACE_LONG_TESTS=1 runs it")

@@ -1,4 +1,4 @@
-"""Derive the polynomials of tanh and erf that have no useful Taylor series, and write `series_table.py`.
+"""Derive the polynomials of exp and erf that need fewer terms than a Taylor series, and write `series_table.py`.
 
 Chebyshev interpolation in 40 digits, turned into powers and rounded to float64; the largest errors are printed.
 """
@@ -14,10 +14,9 @@ TABLE = Path(__file__).parent.parent / "src" / "headrace_cpu" / "series_table.py
 Function = Callable[[mpmath.mpf], mpmath.mpf]
 
 
-def tanh_tail(z: mpmath.mpf) -> mpmath.mpf:
-    """(tanh(x) / x - 1) / z for z = x**2."""
-    x = mpmath.sqrt(z)
-    return (mpmath.tanh(x) / x - 1) / z
+def exp_tail(r: mpmath.mpf) -> mpmath.mpf:
+    """(exp(r) - 1 - r) / r**2, by its series."""
+    return mpmath.fsum(r**k / mpmath.factorial(k + 2) for k in range(30))
 
 
 def erf_near(z: mpmath.mpf) -> mpmath.mpf:
@@ -32,7 +31,8 @@ def log_erfc(u: mpmath.mpf) -> mpmath.mpf:
 
 
 SERIES: dict[str, tuple[Function, str, str, int, str]] = {
-    "TANH_TAIL": (tanh_tail, "0", "0.390625", 6, "(tanh(x) / x - 1) / z by powers of z = x**2, for x up to 0.625."),
+    "EXP_TAIL": (exp_tail, "-0.3467", "0.3467", 5, "(exp(r) - 1 - r) / r**2 by powers of r, up to half of ln 2."),
+    "EXPM1_TAIL": (exp_tail, "-0.3467", "0.3467", 6, "The same where exp(r) - 1 is to be right to its own digits."),
     "ERF_NEAR": (erf_near, "0", "1", 7, "erf(x) / x - 1 by powers of x**2, for x up to 1."),
     "LOG_ERFC": (log_erfc, "-1.5", "1.5", 10, "-log(erfc(x)) by powers of x - 2.5, for x from 1 to 4."),
 }

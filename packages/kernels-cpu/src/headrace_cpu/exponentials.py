@@ -1,0 +1,189 @@
+"""Exponentials: exp, and tanh and sigmoid, which follow from it, as LLVM instructions.
+
+exp(x) is 2**n exp(r) with |r| <= ln(2) / 2, where a short series is enough. Processors with AVX-512 have instructions
+that multiply by 2**n and that guess a reciprocal; elsewhere the one takes two products, the other a division. Either
+way a product with 2**n is rounded once, denormals included, and a quotient is right to hardly more than half an ulp,
+since what is left of it is known exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+from headrace_cpu.series_table import EXP_TAIL, EXPM1_TAIL
+from headrace_cpu.text import Text
+
+__all__ = ["BITS", "LN2_PARTS", "ROUNDER", "clamped", "exp", "sigmoid", "sigmoid_of_single", "tanh_of_single"]
+
+LOG2E = 1 / math.log(2)
+# ln 2 in two parts, the first with so few bits that its products with small integers are exact.
+LN2_PARTS = {"float": (0.693359375, -2.1219444005469057e-4), "double": (0.6931471803691238, 1.9082149292705877e-10)}
+ROUNDER = {"float": 1.5 * 2**23, "double": 1.5 * 2**52}
+BITS = {"float": (32, 23, 127), "double": (64, 52, 1023)}  # width, mantissa, bias
+LOWEST, HIGHEST = {"float": -105.0, "double": -760.0}, {"float": 89.0, "double": 710.0}
+"""exp of what is beyond is 0 and infinity."""
+REGISTER = {"float": 16, "double": 8}
+"""Elements of a register of AVX-512."""
+
+
+def clamped(t: Text, x: str, element: str, low: float | None = None, high: float | None = None) -> str:
+    """Within bounds; NaN stays NaN, since it is neither above nor below."""
+    whole = t.type(element)
+    if high is not None:
+        above = t.put(f"fcmp ogt {whole} {x}, {t.number(high, element)}")
+        x = t.select(above, t.number(high, element), x, element)
+    if low is not None:
+        below = t.put(f"fcmp olt {whole} {x}, {t.number(low, element)}")
+        x = t.select(below, t.number(low, element), x, element)
+    return x
+
+
+def exp(
+    t: Text, x: str, element: str, terms: int | None = None, low: str | None = None, *, negative: bool = False
+) -> str:
+    """exp of r times 2**n.
+
+    Args:
+      t: what is written to.
+      x: the argument.
+      element: its type.
+      terms: of the series, if it is to be a shorter one.
+      low: what to add to x, below an ulp of it.
+      negative: x is known not to be above 0.
+    """
+    x = clamped(t, x, element, LOWEST[element], None if negative else HIGHEST[element])
+    shifted, n = _nearest(t, x, LOG2E, element)
+    high, least = LN2_PARTS[element]
+    r = t.fma(n, t.number(-high, element), x, element)
+    r = t.fma(n, t.number(-least, element), r, element)
+    if low is not None:
+        r = t.two("fadd", r, low, element)
+    tail = EXP_TAIL if element == "float" else [float(Fraction(1, math.factorial(k))) for k in range(2, terms or 14)]
+    square = t.two("fmul", r, r, element)
+    p = t.fma(square, _by_pairs(t, r, square, tail, element), r, element)
+    return _scaled(t, t.two("fadd", p, t.number(1.0, element), element), n, shifted, element)
+
+
+def _by_pairs(t: Text, x: str, square: str, coefficients: Sequence[float], element: str) -> str:
+    """A polynomial, the lowest power first: pairs of terms do not wait for each other as in Horner's scheme."""
+    terms = [t.number(coefficient, element) for coefficient in coefficients]
+    pairs = [
+        t.fma(x, terms[place + 1], term, element) if place + 1 < len(terms) else term
+        for place, term in enumerate(terms)
+        if place % 2 == 0
+    ]
+    result = pairs.pop()
+    while pairs:
+        result = t.fma(square, result, pairs.pop(), element)
+    return result
+
+
+def _nearest(t: Text, x: str, factor: float, element: str) -> tuple[str, str]:
+    """The whole number nearest to a product: in the lowest bits of a float, and as one."""
+    rounder = t.number(ROUNDER[element], element)
+    shifted = t.fma(x, t.number(factor, element), rounder, element)
+    return shifted, t.two("fsub", shifted, rounder, element)
+
+
+def _scaled(t: Text, p: str, n: str, shifted: str, element: str) -> str:
+    """p times 2**n, rounded once; `shifted` has n in its lowest bits."""
+    if t.has_avx512:
+        return _by_registers(t, "scalef", element, p, n)
+    integer = f"i{BITS[element][0]}"
+    start = t.convert("bitcast", t.number(ROUNDER[element], element), element, integer)
+    whole = t.two("sub", t.convert("bitcast", shifted, element, integer), start, integer)
+    half = t.two("ashr", whole, t.number(1, integer), integer)
+    p = t.two("fmul", p, _power_of_two(t, half, element), element)
+    return t.two("fmul", p, _power_of_two(t, t.two("sub", whole, half, integer), element), element)
+
+
+def _power_of_two(t: Text, exponent: str, element: str) -> str:
+    """2**exponent, which is no denormal; higher bits than the exponent's do not count."""
+    width, mantissa, bias = BITS[element]
+    integer = f"i{width}"
+    moved = t.two("shl", exponent, t.number(mantissa, integer), integer)
+    return t.convert("bitcast", t.two("add", moved, t.number(bias << mantissa, integer), integer), integer, element)
+
+
+def _by_registers(t: Text, instruction: str, element: str, *values: str) -> str:
+    """An instruction of AVX-512, of which LLVM's names know single registers only."""
+    size = REGISTER[element]
+    mask, part = f"i{size}", f"<{size} x {element}>"
+    short = "ps" if element == "float" else "pd"
+    masked, rounding = ("mask.", ", i32 4") if instruction == "scalef" else ("", "")
+    name = f"llvm.x86.avx512.{masked}{instruction}.{short}.512"
+    given = ", ".join([part] * (len(values) + 1))
+    t.functions[name] = f"declare {part} @{name}({given}, {mask}{', i32 immarg' if rounding else ''})"
+    parts = []
+    for first in range(0, t.lanes, size):
+        cut = [t.lanes_of(value, element, first, size) for value in values]
+        given = ", ".join(f"{part} {value}" for value in (*cut, "zeroinitializer"))
+        parts.append(t.put(f"call {part} @{name}({given}, {mask} -1{rounding})"))
+    return parts[0] if len(parts) == 1 else t.joined(parts, element)
+
+
+def _quotient(t: Text, a: str, divisor: str, left: Callable[[str], str], element: str) -> str:
+    """A rough quotient, and what is left of the dividend after it divided once more.
+
+    Args:
+      t: what is written to.
+      a: the dividend.
+      divisor: the divisor, rounded.
+      left: given a quotient of 13 bits or more, what is left of the dividend.
+      element: the type.
+    """
+    if t.has_avx512:
+        inverse = _by_registers(t, "rcp14", element, divisor)
+    else:
+        inverse = t.two("fdiv", t.number(1.0, element), divisor, element)
+    quotient = t.two("fmul", a, inverse, element)
+    return t.fma(left(quotient), inverse, quotient, element)
+
+
+def sigmoid(t: Text, x: str, element: str) -> str:
+    """exp is taken of -|x| only, so nothing overflows: 1 / (1 + e) where x >= 0, e / (1 + e) elsewhere."""
+    above, decay = _sigmoid_parts(t, x, element)
+    return t.two("fdiv", above, t.two("fadd", decay, t.number(1.0, element), element), element)
+
+
+def _sigmoid_parts(t: Text, x: str, element: str) -> tuple[str, str]:
+    whole = t.type(element)
+    decay = exp(t, t.put(f"fneg {whole} {t.call('fabs', element, x)}"), element, negative=True)
+    below = t.put(f"fcmp olt {whole} {x}, {t.number(0.0, element)}")
+    return t.select(below, decay, t.number(1.0, element), element), decay
+
+
+def sigmoid_of_single(t: Text, x: str, element: str) -> str:
+    """The same quotient q = a / (1 + e), of which a - q - q e is left; a - q is exact, since q is a / 2 or more."""
+    a, decay = _sigmoid_parts(t, x, element)
+
+    def left(q: str) -> str:
+        return t.fma(t.put(f"fneg {t.type(element)} {q}"), decay, t.two("fsub", a, q, element), element)
+
+    return _quotient(t, a, t.two("fadd", decay, t.number(1.0, element), element), left, element)
+
+
+def tanh_of_single(t: Text, x: str, element: str) -> str:
+    """a / (2 - a) with a = 1 - exp(-2 |x|), and the sign of x.
+
+    With exp(-2 |x|) = 2**n exp(-2 r), a is (1 - 2**n) + 2**n (1 - exp(-2 r)), so that small x lose nothing. Of a
+    quotient q then a - 2 q + q a is left, of which a - 2 q is exact, since q is between a / 2 and a.
+    """
+    one, two = t.number(1.0, element), t.number(2.0, element)
+    size = clamped(t, t.call("fabs", element, x), element, high=10.0)
+    shifted, n = _nearest(t, size, -2 * LOG2E, element)
+    high, least = LN2_PARTS[element]
+    r = t.fma(n, t.number(high / 2, element), size, element)
+    r = t.fma(n, t.number(least / 2, element), r, element)
+    square = t.two("fmul", r, r, element)
+    tail = [-((-2.0) ** k) * coefficient for k, coefficient in enumerate(EXPM1_TAIL, 2)]
+    lost = t.fma(square, _by_pairs(t, r, square, tail, element), t.two("fadd", r, r, element), element)
+    power = _power_of_two(t, t.convert("bitcast", shifted, element, "i32"), element)
+    a = t.fma(power, lost, t.two("fsub", one, power, element), element)
+
+    def left(q: str) -> str:
+        return t.fma(q, a, t.fma(q, t.number(-2.0, element), a, element), element)
+
+    return t.call("copysign", element, _quotient(t, a, t.two("fsub", two, a, element), left, element), x)
