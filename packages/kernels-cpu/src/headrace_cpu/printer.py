@@ -122,7 +122,7 @@ class _Printer:
         if any(item.keep_last for item in loop.accumulates):
             self._columns(loop)
             return
-        accumulators = [self._accumulator(item, self.lanes) for item in loop.accumulates]
+        accumulators = [self._accumulator(item, self.lanes, marked=True) for item in loop.accumulates]
         for accumulator in accumulators:
             self._reset(accumulator)
         self._sequence(loop.axes[:-1], lambda: self._vectors(loop.axes[-1], lambda: self._point(loop, accumulators)))
@@ -133,7 +133,8 @@ class _Printer:
         """Row after row into accumulators for all columns, as memory has them, then what is stored for each column."""
         *rows, last = loop.axes
         accumulators = [
-            self._accumulator(item, -(-last.extent // self.lanes) * self.lanes) for item in loop.accumulates
+            self._accumulator(item, -(-last.extent // self.lanes) * self.lanes, marked=False)
+            for item in loop.accumulates
         ]
 
         def for_each(body: Callable[[Accumulator], None]) -> None:
@@ -306,15 +307,14 @@ class _Printer:
 
     # reductions
 
-    def _accumulator(self, item: Accumulate, size: int) -> Accumulator:
-        made = start_accumulator(item, self.text.name())
-        self.allocas.append(f"  {made.slot} = alloca [{size} x {made.element}], align 64")
+    def _accumulator(self, item: Accumulate, size: int, *, marked: bool) -> Accumulator:
+        made = start_accumulator(self.text, item, marked=marked)
+        self.allocas += made.reserved(size)
         return made
 
     def _reset(self, accumulator: Accumulator) -> None:
         lanes, self.text.lanes = self.text.lanes, self.lanes
-        whole = self.text.type(accumulator.element)
-        self.text.line(f"store {whole} {accumulator.neutral(self.text)}, ptr {accumulator.slot}")
+        accumulator.reset(self.text)
         self.text.lanes = lanes
 
     def _accumulate(self, accumulator: Accumulator) -> None:
@@ -322,9 +322,7 @@ class _Printer:
         value = accumulator.widened(t, self._value(accumulator.item.value))
         if self.mask is not None:
             value = t.select(self.mask, value, accumulator.neutral(t), accumulator.element)
-        whole = t.type(accumulator.element)
-        old = t.put(f"load {whole}, ptr {accumulator.slot}")
-        t.line(f"store {whole} {accumulator.combined(t, old, value)}, ptr {accumulator.slot}")
+        accumulator.add(t, value)
 
     # memory
 
