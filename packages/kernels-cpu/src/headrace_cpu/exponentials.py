@@ -40,24 +40,20 @@ def clamped(t: Text, x: str, element: str, low: float | None = None, high: float
     return x
 
 
-def exp(
-    t: Text, x: str, element: str, terms: int | None = None, low: str | None = None, *, negative: bool = False
-) -> str:
-    """exp of r times 2**n.
+def exp(t: Text, x: str, element: str, terms: int | None = None, low: str | None = None) -> str:
+    """exp of r times 2**n; of x + low if given.
 
-    Args:
-      t: what is written to.
-      x: the argument.
-      element: its type.
-      terms: of the series, if it is to be a shorter one.
-      low: what to add to x, below an ulp of it.
-      negative: x is known not to be above 0.
+    Where n is so large that the result is infinite or 0, r must only not be so too. AVX-512 bounds it in one
+    instruction, which makes a number of NaN; n still is NaN then. Elsewhere x is bounded, or n would be no exponent.
     """
-    x = clamped(t, x, element, LOWEST[element], None if negative else HIGHEST[element])
+    if not t.has_avx512:
+        x = clamped(t, x, element, LOWEST[element], HIGHEST[element])
     shifted, n = _nearest(t, x, LOG2E, element)
     high, least = LN2_PARTS[element]
     r = t.fma(n, t.number(-high, element), x, element)
     r = t.fma(n, t.number(-least, element), r, element)
+    if t.has_avx512:
+        r = _by_registers(t, "range", element, r, t.number(1.0, element))
     if low is not None:
         r = t.two("fadd", r, low, element)
     tail = EXP_TAIL if element == "float" else [float(Fraction(1, math.factorial(k))) for k in range(2, terms or 14)]
@@ -107,20 +103,26 @@ def _power_of_two(t: Text, exponent: str, element: str) -> str:
     return t.convert("bitcast", t.two("add", moved, t.number(bias << mantissa, integer), integer), integer, element)
 
 
+INSTRUCTIONS = {
+    "range": ("mask.range", ", i32 2", ", i32 4"),
+    "rcp14": ("rcp14", "", ""),
+    "scalef": ("mask.scalef", "", ", i32 4"),
+}
+"""LLVM's names of instructions, and the numbers that say how they work: of two sizes the smaller, the mode of rounding."""
+
+
 def _by_registers(t: Text, instruction: str, element: str, *values: str) -> str:
     """An instruction of AVX-512, of which LLVM's names know single registers only."""
     size = REGISTER[element]
     mask, part = f"i{size}", f"<{size} x {element}>"
-    short = "ps" if element == "float" else "pd"
-    masked, rounding = ("mask.", ", i32 4") if instruction == "scalef" else ("", "")
-    name = f"llvm.x86.avx512.{masked}{instruction}.{short}.512"
-    given = ", ".join([part] * (len(values) + 1))
-    t.functions[name] = f"declare {part} @{name}({given}, {mask}{', i32 immarg' if rounding else ''})"
+    stem, way, rounding = INSTRUCTIONS[instruction]
+    name = f"llvm.x86.avx512.{stem}.{'ps' if element == 'float' else 'pd'}.512"
+    types = [part] * len(values) + ["i32 immarg"] * bool(way) + [part, mask] + ["i32 immarg"] * bool(rounding)
+    t.functions[name] = f"declare {part} @{name}({', '.join(types)})"
     parts = []
     for first in range(0, t.lanes, size):
-        cut = [t.lanes_of(value, element, first, size) for value in values]
-        given = ", ".join(f"{part} {value}" for value in (*cut, "zeroinitializer"))
-        parts.append(t.put(f"call {part} @{name}({given}, {mask} -1{rounding})"))
+        given = ", ".join(f"{part} {t.lanes_of(value, element, first, size)}" for value in values)
+        parts.append(t.put(f"call {part} @{name}({given}{way}, {part} zeroinitializer, {mask} -1{rounding})"))
     return parts[0] if len(parts) == 1 else t.joined(parts, element)
 
 
@@ -150,7 +152,7 @@ def sigmoid(t: Text, x: str, element: str) -> str:
 
 def _sigmoid_parts(t: Text, x: str, element: str) -> tuple[str, str]:
     whole = t.type(element)
-    decay = exp(t, t.put(f"fneg {whole} {t.call('fabs', element, x)}"), element, negative=True)
+    decay = exp(t, t.put(f"fneg {whole} {t.call('fabs', element, x)}"), element)
     below = t.put(f"fcmp olt {whole} {x}, {t.number(0.0, element)}")
     return t.select(below, decay, t.number(1.0, element), element), decay
 

@@ -8,6 +8,7 @@ beside the extreme, and tell at its end whether there was one.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.loops.ir import Accumulate
@@ -58,12 +59,16 @@ class Accumulator:
         if self.marks is None:
             t.line(f"store {whole} {self.combined(t, old, value)}, ptr {self.slot}")
             return
-        beyond = t.put(f"fcmp {'ogt' if self.item.op == 'max' else 'olt'} {whole} {old}, {value}")
-        t.line(f"store {whole} {t.select(beyond, old, value, self.element)}, ptr {self.slot}")
+        t.line(f"store {whole} {self._beyond(t, old, value)}, ptr {self.slot}")
         bits, integers = self._bits, t.type(self._bits)
         size = t.convert("bitcast", t.call("fabs", self.element, value), self.element, bits)
         largest = t.call("smax", bits, t.put(f"load {integers}, ptr {self.marks}"), size)
         t.line(f"store {integers} {largest}, ptr {self.marks}")
+
+    def _beyond(self, t: Text, a: str, b: str) -> str:
+        """The extreme of two floats; the second one if there is NaN."""
+        relation = "ogt" if self.item.op == "max" else "olt"
+        return t.select(t.put(f"fcmp {relation} {t.type(self.element)} {a}, {b}"), a, b, self.element)
 
     def neutral(self, t: Text) -> str:
         """What it starts with, in every lane."""
@@ -105,27 +110,29 @@ class Accumulator:
 
     def total(self, t: Text, lanes: int) -> str:
         """The lanes combined by halves, as a scalar of the dtype of what is reduced."""
-        element = self.element
+        bits, combined = self._bits, self._beyond if self.marks else self.combined
         t.lanes = lanes
-        value = t.put(f"load {t.type(element)}, ptr {self.slot}")
+        value = _halved(t, t.put(f"load {t.type(self.element)}, ptr {self.slot}"), self.element, combined)
         if self.marks:
-            bits = self._bits
+            t.lanes = lanes
             marks = t.put(f"load {t.type(bits)}, ptr {self.marks}")
-            infinite = INFINITE[bits]
-            unordered = t.put(f"icmp sgt {t.type(bits)} {marks}, {t.number(infinite, bits)}")
-            value = t.select(unordered, t.convert("bitcast", marks, bits, element), value, element)
-        while lanes > 1:
-            whole, half = f"<{lanes} x {element}>", lanes // 2
-            halves = []
-            for start in (0, half):
-                picked = ", ".join(f"i32 {start + lane}" for lane in range(half))
-                halves.append(t.put(f"shufflevector {whole} {value}, {whole} poison, <{half} x i32> <{picked}>"))
-            t.lanes = lanes = half
-            if half == 1:
-                halves = [t.put(f"extractelement <1 x {element}> {item}, i64 0") for item in halves]
-            value = self.combined(t, *halves)
-        t.lanes = 1
+            largest = _halved(t, marks, bits, lambda t, a, b: t.call("smax", bits, a, b))
+            unordered = t.put(f"icmp sgt {bits} {largest}, {INFINITE[bits]}")
+            value = t.select(unordered, t.convert("bitcast", largest, bits, self.element), value, self.element)
         return self.narrowed(t, value)
+
+
+def _halved(t: Text, value: str, element: str, combined: Callable[[Text, str, str], str]) -> str:
+    """A vector combined by halves to a scalar."""
+    while t.lanes > 1:
+        lanes, half = t.lanes, t.lanes // 2
+        if half == 1:
+            halves = [t.put(f"extractelement {t.type(element)} {value}, i64 {lane}") for lane in range(lanes)]
+        else:
+            halves = [t.lanes_of(value, element, first, half) for first in (0, half)]
+        t.lanes = half
+        value = combined(t, *halves)
+    return value
 
 
 INFINITE = {"i32": 0x7F800000, "i64": 0x7FF0 << 48}

@@ -125,8 +125,8 @@ class Text:
         return self.put(f"shufflevector {whole} {first}, {whole} poison, <{self.lanes} x i32> zeroinitializer")
 
     def lanes_of(self, value: str, element: str, first: int, count: int) -> str:
-        """So many lanes of a value from the first one on."""
-        if count == self.lanes:
+        """So many lanes of a value from the first one on; of a constant they are all the same."""
+        if count == self.lanes or value.startswith("splat"):
             return value
         whole, picked = self.type(element), ", ".join(f"i32 {first + lane}" for lane in range(count))
         return self.put(f"shufflevector {whole} {value}, {whole} poison, <{count} x i32> <{picked}>")
