@@ -13,10 +13,12 @@ from dataclasses import dataclass, field, replace
 
 from headrace.loops.ir import Access, Accumulate, Axis, Expr, Loop, Region, Store, in_order
 from headrace.types import bool as boolean
+from headrace_cpu.chains import cut_functions
+from headrace_cpu.exponentials import HALVES
 from headrace_cpu.philox import write_blocks, write_words
 from headrace_cpu.reductions import Accumulator, start_accumulator
 from headrace_cpu.scalars import cast, computed, constant
-from headrace_cpu.text import Text, compute_type, storage_type
+from headrace_cpu.text import Text, as_float, compute_type, from_float, storage_type
 
 __all__ = ["PrintedRegion", "print_region"]
 
@@ -25,6 +27,8 @@ ROWS = 4
 """Rows that are added to the accumulators of columns at a time."""
 SHORT = 40
 """Expressions of a row up to which that is done."""
+BLOCK = 32
+"""Vectors of which the first halves of functions are computed before the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,8 @@ class _Printer:
     locals: dict[int, str] = field(default_factory=dict)  # local -> scalar register
     columns: dict[int, str] = field(default_factory=dict)  # local of the columns at hand -> vector register
     allocas: list[str] = field(default_factory=list)
+    halves: dict[int, str] = field(default_factory=dict)  # function cut in two -> where the first half of a block is
+    first: str = "0"  # index of the first element of that block
     vector_axis: int | None = None
     mask: str | None = None
     done: dict[int, str] = field(default_factory=dict)
@@ -125,7 +131,12 @@ class _Printer:
         accumulators = [self._accumulator(item, self.lanes, marked=True) for item in loop.accumulates]
         for accumulator in accumulators:
             self._reset(accumulator)
-        self._sequence(loop.axes[:-1], lambda: self._vectors(loop.axes[-1], lambda: self._point(loop, accumulators)))
+
+        def point() -> None:
+            self._point(loop, accumulators)
+
+        bodies = [*self._loops_before(cut_functions(loop)), point]
+        self._sequence(loop.axes[:-1], lambda: self._vectors(loop.axes[-1], *bodies))
         for accumulator in accumulators:
             self.locals[accumulator.item.local] = accumulator.total(self.text, self.lanes)
 
@@ -240,8 +251,14 @@ class _Printer:
         shorter = t.put(f"icmp slt i64 {left}, {axis.extent}")
         return t.put(f"select i1 {shorter}, i64 {left}, i64 {axis.extent}")
 
-    def _vectors(self, axis: Axis, body: Callable[[], None]) -> None:
-        """A loop over whole vectors, then the rest under a mask."""
+    def _vectors(self, axis: Axis, *bodies: Callable[[], None]) -> None:
+        """A loop over whole vectors, then the rest under a mask.
+
+        Args:
+          axis: what it goes along.
+          bodies: write what is done for a vector, one after the other for a block of vectors; the last one does
+            everything where those before have not been.
+        """
         t, lanes = self.text, self.lanes
         self.vector_axis = axis.number
         count = self._extent(axis)
@@ -253,23 +270,7 @@ class _Printer:
         else:
             whole = t.put(f"and i64 {count}, {-lanes}")
         if not static or axis.extent >= lanes:
-            before, head, inside, end = (t.label(hint) for hint in ("before", "vectors", "vector", "done"))
-            t.line(f"br label %{before}")
-            t.start(before)
-            t.line(f"br label %{head}")
-            t.start(head)
-            number, following, latch = t.name(), t.name(), t.label("next")
-            t.line(f"{number} = phi i64 [ 0, %{before} ], [ {following}, %{latch} ]")
-            more = t.put(f"icmp slt i64 {number}, {whole}")
-            t.line(f"br i1 {more}, label %{inside}, label %{end}")
-            t.start(inside)
-            self.index[axis.number], self.mask = number, None
-            body()
-            t.line(f"br label %{latch}")
-            t.start(latch)
-            t.line(f"{following} = add i64 {number}, {lanes}")
-            t.line(f"br label %{head}")
-            t.start(end)
+            self._whole_vectors(axis, whole, bodies)
         if static and axis.extent % lanes == 0:
             t.lanes = 1
             return
@@ -282,11 +283,76 @@ class _Printer:
         if not static or axis.extent % lanes == 1:
             left = self._hidden(left)
         self.mask = t.two("icmp ult", self._lane_numbers(), t.splat(left, "i64"), "i64")
-        body()
+        bodies[-1]()
         self.mask = None
         t.line(f"br label %{done}")
         t.start(done)
         t.lanes = 1
+
+    def _whole_vectors(self, axis: Axis, whole: str, bodies: Sequence[Callable[[], None]]) -> None:
+        t, lanes = self.text, self.lanes
+        self.mask = None
+
+        def along(first: str, end: str, body: Callable[[], None]) -> None:
+            def vector(number: str) -> None:
+                self.index[axis.number] = number
+                body()
+
+            t.count_up(first, end, lanes, vector)
+
+        def block(first: str) -> None:
+            self.first = first
+            end = t.put(f"add i64 {first}, {BLOCK * lanes}")
+            shorter = t.put(f"icmp slt i64 {whole}, {end}")
+            end = t.put(f"select i1 {shorter}, i64 {whole}, i64 {end}")
+            for body in bodies:
+                along(first, end, body)
+
+        if len(bodies) == 1:
+            along("0", whole, bodies[0])
+        else:
+            t.count_up("0", whole, BLOCK * lanes, block)
+            self.halves = {}
+
+    def _loops_before(self, cut: Sequence[Expr]) -> list[Callable[[], None]]:
+        """What is done for a block first: operands of functions that are cut, if not just read, and first halves."""
+        t = self.text
+        slots = {id(expr): t.name() for expr in cut}
+        self.allocas += [f"  {slot} = alloca [{BLOCK * self.lanes} x float], align 64" for slot in slots.values()]
+        apart = {id(expr): expr for expr in cut if expr.args[0].op != "load"}
+
+        def put(expr: Expr, value: str) -> None:
+            t.line(f"store {t.type('float')} {value}, ptr {self._place(slots[id(expr)])}")
+
+        def operand(expr: Expr) -> str:
+            return as_float(t, self._value(expr.args[0]), expr.args[0].dtype)[0]
+
+        def operands() -> None:
+            self.done = {}
+            for expr in apart.values():
+                put(expr, operand(expr))
+
+        def halves() -> None:
+            self.done = {}
+            for expr in cut:
+                first, _ = HALVES[expr.op]
+                put(expr, first(t, self._kept(slots[id(expr)]) if id(expr) in apart else operand(expr), "float"))
+            self.halves = slots
+
+        return ([operands] if apart else []) + ([halves] if cut else [])
+
+    def _kept(self, slot: str) -> str:
+        """The vector at hand of a buffer of a block."""
+        return self.text.put(f"load {self.text.type('float')}, ptr {self._place(slot)}")
+
+    def _second_half(self, expr: Expr) -> str:
+        _, second = HALVES[expr.op]
+        return from_float(self.text, second(self.text, self._kept(self.halves[id(expr)]), "float"), expr.dtype)
+
+    def _place(self, slot: str) -> str:
+        t = self.text
+        moved = t.put(f"sub i64 {self.index[self.vector_axis or 0]}, {self.first}")
+        return t.put(f"getelementptr inbounds float, ptr {slot}, i64 {moved}")
 
     def _hidden(self, number: str) -> str:
         """The same number where LLVM cannot foresee it.
@@ -408,6 +474,9 @@ class _Printer:
             expr = stack[-1]
             if id(expr) in self.done:
                 stack.pop()
+                continue
+            if id(expr) in self.halves:
+                self.done[id(expr)] = self._second_half(expr)
                 continue
             missing = [arg for arg in expr.args if id(arg) not in self.done]
             if missing:
