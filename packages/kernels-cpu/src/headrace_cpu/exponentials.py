@@ -1,9 +1,9 @@
 """Exponentials: exp, and tanh and sigmoid, which follow from it, as LLVM instructions.
 
 exp(x) is 2**n exp(r) with |r| <= ln(2) / 2, where a short series is enough. Processors with AVX-512 have instructions
-that multiply by 2**n and that guess a reciprocal; elsewhere the one takes two products, the other a division. Either
-way a product with 2**n is rounded once, denormals included, and a quotient is right to hardly more than half an ulp,
-since what is left of it is known exactly.
+that multiply by 2**n, that look 16 numbers up and that guess a reciprocal; elsewhere products, a longer series and a
+division do. Either way a product with 2**n is rounded once, denormals included, and a quotient is right to hardly more
+than half an ulp, since what is left of it is known exactly.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
-from headrace_cpu.series_table import EXP_TAIL, EXPM1_TAIL
-from headrace_cpu.text import Text
+from headrace_cpu.series_table import EXP_TAIL, EXP_TAIL_OF_ROW, EXPM1_TAIL, POWERS, POWERS_LOST
+from headrace_cpu.text import Text, float_literal
 
 __all__ = ["BITS", "HALVES", "LN2_PARTS", "ROUNDER", "clamped", "exp", "sigmoid", "sigmoid_of_single", "tanh_of_single"]
 
@@ -40,18 +40,28 @@ def clamped(t: Text, x: str, element: str, low: float | None = None, high: float
     return x
 
 
-def exp(t: Text, x: str, element: str, terms: int | None = None, low: str | None = None) -> str:
-    """exp of r times 2**n; of x + low if given.
+def exp(
+    t: Text, x: str, element: str, terms: int | None = None, low: str | None = None, *, closer: bool = False
+) -> str:
+    """exp of r times 2**n.
 
     Where n is so large that the result is infinite or 0, r must only not be so too. AVX-512 bounds it in one
     instruction, which makes a number of NaN; n still is NaN then. Elsewhere x is bounded, or n would be no exponent.
+
+    Args:
+      t: what is written to.
+      x: the argument.
+      element: its type.
+      terms: of the series of a float64, if it is to be a shorter one.
+      low: what to add to x, below an ulp of it; of float64 only.
+      closer: a float32 is to be within 0.8 ulp instead of 1.1, if that takes more instructions.
     """
+    if t.has_avx512 and element == "float":
+        return _exp_by_rows(t, x, closer=closer)
     if not t.has_avx512:
         x = clamped(t, x, element, LOWEST[element], HIGHEST[element])
     shifted, n = _nearest(t, x, LOG2E, element)
-    high, least = LN2_PARTS[element]
-    r = t.fma(n, t.number(-high, element), x, element)
-    r = t.fma(n, t.number(-least, element), r, element)
+    r = _reduced(t, x, n, element)
     if t.has_avx512:
         r = _by_registers(t, "range", element, r, t.number(1.0, element))
     if low is not None:
@@ -60,6 +70,27 @@ def exp(t: Text, x: str, element: str, terms: int | None = None, low: str | None
     square = t.two("fmul", r, r, element)
     p = t.fma(square, _by_pairs(t, r, square, tail, element), r, element)
     return _scaled(t, t.two("fadd", p, t.number(1.0, element), element), n, shifted, element)
+
+
+def _exp_by_rows(t: Text, x: str, *, closer: bool) -> str:
+    """The same for an n of whole 16ths: 16 powers of two fill a register, and two terms are enough for so small r."""
+    element = "float"
+    shifted, n = _nearest(t, x, LOG2E, element, parts=len(POWERS))
+    r = _by_registers(t, "range", element, _reduced(t, x, n, element), t.number(1.0, element))
+    if closer:
+        r = t.two("fadd", r, _row(t, POWERS_LOST, shifted), element)
+    square = t.two("fmul", r, r, element)
+    less = t.fma(square, _by_pairs(t, r, square, EXP_TAIL_OF_ROW, element), r, element)
+    power = _row(t, POWERS, shifted)
+    return _by_registers(t, "scalef", element, t.fma(power, less, power, element), n)
+
+
+def _row(t: Text, table: Sequence[float], place: str) -> str:
+    """For each lane the number of a table of 16 that its lowest four bits choose."""
+    whole, integers, name = t.type("float"), t.type("i32"), "llvm.x86.avx512.permvar.sf.512"
+    t.functions[name] = f"declare {whole} @{name}({whole}, {integers})"
+    numbers = ", ".join(f"float {float_literal(number, 'float')}" for number in table)
+    return t.put(f"call {whole} @{name}({whole} <{numbers}>, {integers} {t.convert('bitcast', place, 'float', 'i32')})")
 
 
 def _by_pairs(t: Text, x: str, square: str, coefficients: Sequence[float], element: str) -> str:
@@ -76,11 +107,18 @@ def _by_pairs(t: Text, x: str, square: str, coefficients: Sequence[float], eleme
     return result
 
 
-def _nearest(t: Text, x: str, factor: float, element: str) -> tuple[str, str]:
-    """The whole number nearest to a product: in the lowest bits of a float, and as one."""
-    rounder = t.number(ROUNDER[element], element)
+def _nearest(t: Text, x: str, factor: float, element: str, parts: int = 1) -> tuple[str, str]:
+    """A product to the nearest whole number, or part of one: in the lowest bits of a float, and as it is."""
+    rounder = t.number(ROUNDER[element] / parts, element)
     shifted = t.fma(x, t.number(factor, element), rounder, element)
     return shifted, t.two("fsub", shifted, rounder, element)
+
+
+def _reduced(t: Text, x: str, n: str, element: str, factor: float = 1.0) -> str:
+    """x - n ln(2) factor."""
+    for part in LN2_PARTS[element]:
+        x = t.fma(n, t.number(-part * factor, element), x, element)
+    return x
 
 
 def _scaled(t: Text, p: str, n: str, shifted: str, element: str) -> str:
@@ -155,9 +193,8 @@ def sigmoid(t: Text, x: str, element: str) -> str:
 
 def _decay(t: Text, x: str, element: str) -> str:
     """exp(-|x|) with the sign of x."""
-    return t.call(
-        "copysign", element, exp(t, t.put(f"fneg {t.type(element)} {t.call('fabs', element, x)}"), element), x
-    )
+    size = t.put(f"fneg {t.type(element)} {t.call('fabs', element, x)}")
+    return t.call("copysign", element, exp(t, size, element, closer=True), x)
 
 
 def _share(t: Text, signed: str, element: str) -> str:
@@ -180,9 +217,7 @@ def _lost(t: Text, x: str, element: str) -> str:
     """
     size = clamped(t, t.call("fabs", element, x), element, high=10.0)
     shifted, n = _nearest(t, size, -2 * LOG2E, element)
-    high, least = LN2_PARTS[element]
-    r = t.fma(n, t.number(high / 2, element), size, element)
-    r = t.fma(n, t.number(least / 2, element), r, element)
+    r = _reduced(t, size, n, element, -0.5)
     square = t.two("fmul", r, r, element)
     tail = [-((-2.0) ** k) * coefficient for k, coefficient in enumerate(EXPM1_TAIL, 2)]
     small = t.fma(square, _by_pairs(t, r, square, tail, element), t.two("fadd", r, r, element), element)
