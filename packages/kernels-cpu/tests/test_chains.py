@@ -1,4 +1,4 @@
-"""Functions in two halves: the same bits as in one piece, in the whole vectors of a loop and in the rest."""
+"""Functions in two halves and points loop by loop: the same bits as in one piece, in whole vectors and in the rest."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.loops.lowering import Output, lower
 from headrace.loops.value import Value, map_values
 from headrace.types import Array, DType, bfloat16, float16, float32, float64
 from headrace_cpu import printer
-from headrace_cpu.chains import cut_functions
+from headrace_cpu.chains import cut_functions, points_together
 
 
 def region_of(value: Value, shape: tuple[int, ...], axes: tuple[int, ...] = ()) -> tuple[Region, list[str]]:
@@ -71,3 +71,34 @@ def test_a_result_may_lie_where_its_operand_does() -> None:
     data = np.random.default_rng(0).normal(size=1100).astype(np.float32)
     apart = result(region, keys, data, np.zeros_like(data))
     assert result(region, keys, data, data).tobytes() == apart.tobytes()
+
+
+def softmax(x: Value) -> Value:
+    e = loops.exp(x - loops.max(x, -1, keepdims=True))
+    return e / loops.sum(e, -1, keepdims=True)
+
+
+@pytest.mark.parametrize("length", [1, 16, 100])
+@pytest.mark.parametrize("points", [8, 9, 23])
+def test_points_loop_by_loop_have_the_bits_of_each_alone(
+    points: int, length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    region, keys = region_of(softmax(Value("input", float32, (points, length), (), "x")), (points, length), (1,))
+    assert points_together(region) == 2
+    x = np.random.default_rng(0).normal(size=(points, length)).astype(np.float32)
+    x[points // 2, 0] = np.nan
+    together = result(region, keys, x, np.zeros_like(x))
+    monkeypatch.setattr(printer, "points_together", lambda region: 1)
+    assert together.tobytes() == result(region, keys, x, np.zeros_like(x)).tobytes()
+    assert np.isnan(together).all(axis=1).tolist() == [row == points // 2 for row in range(points)]
+
+
+@pytest.mark.parametrize("shape", [(4, 100), (64, 4000)])
+def test_few_points_and_long_rows_are_computed_one_by_one(shape: tuple[int, int]) -> None:
+    region, _ = region_of(softmax(Value("input", float32, shape, (), "x")), shape, (1,))
+    assert points_together(region) == 1
+
+
+def test_points_that_wait_for_no_total_are_computed_one_by_one() -> None:
+    region, _ = region_of(loops.exp(Value("input", float32, (64, 100), (), "x")), (64, 100))
+    assert points_together(region) == 1

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from headrace.loops.ir import Access, Accumulate, Axis, Expr, Loop, Region, Store, in_order
 from headrace.types import bool as boolean
-from headrace_cpu.chains import cut_functions
+from headrace_cpu.chains import cut_functions, points_together
 from headrace_cpu.exponentials import HALVES
 from headrace_cpu.philox import write_blocks, write_words
 from headrace_cpu.reductions import Accumulator, start_accumulator
@@ -70,42 +70,55 @@ class _Printer:
     def write(self) -> None:
         t = self.text
         begin = len(t.lines)
-        outer_head, outer_body, outer_end = t.label("outer"), t.label("point"), t.label("end")
+        together = points_together(self.region)
         given = 0
         for number, buffer in enumerate(self.region.buffers):
             if buffer.role == "row":
-                size = max(buffer.size, 1) * max(buffer.dtype.size, 1) + 64
-                self.allocas.append(f"  %row{number} = alloca [{size} x i8], align 64")
                 self.pointers.append(f"%row{number}")
                 continue
             place = t.put(f"getelementptr ptr, ptr %args, i64 {given}")
             self.pointers.append(t.put(f"load ptr, ptr {place}"))
             given += 1
-        t.line("br label %entered")
-        t.start("entered")
-        t.line(f"br label %{outer_head}")
-        t.start(outer_head)
-        point = t.name()
-        following = t.name()
-        latch = t.label("latch")
-        t.line(f"{point} = phi i64 [ %begin, %entered ], [ {following}, %{latch} ]")
-        more = t.put(f"icmp slt i64 {point}, %end")
-        t.line(f"br i1 {more}, label %{outer_body}, label %{outer_end}")
-        t.start(outer_body)
-        self._outer_index(point)
-        for loop in self.region.loops:
-            self._loop(loop)
-        t.line(f"br label %{latch}")
-        t.start(latch)
-        t.line(f"{following} = add i64 {point}, 1")
-        t.line(f"br label %{outer_head}")
-        t.start(outer_end)
+        rows = [self._pointers_of_row(number) for number in range(together)]
+        if together == 1:
+            t.count_up("%begin", "%end", 1, lambda point: self._points([point], rows))
+        else:
+            count = t.two("and", t.two("sub", "%end", "%begin", "i64"), str(-together), "i64")
+            whole = t.two("add", "%begin", count, "i64")
+            t.count_up("%begin", whole, together, lambda first: self._points(self._next_to(first, together), rows))
+            t.count_up(whole, "%end", 1, lambda point: self._points([point], rows))
         t.line("ret void")
         t.lines[begin:begin] = [
             "define internal void @SYMBOL(ptr noalias %args, i64 %begin, i64 %end) {",
             *self.allocas,
         ]
         t.lines.append("}")
+
+    def _pointers_of_row(self, row: int) -> list[str]:
+        """Where the buffers are for one of the points that are computed together."""
+        pointers = list(self.pointers)
+        for number, buffer in enumerate(self.region.buffers):
+            if buffer.role == "row":
+                size = max(buffer.size, 1) * max(buffer.dtype.size, 1) + 64
+                pointers[number] = f"%row{number}.{row}"
+                self.allocas.append(f"  {pointers[number]} = alloca [{size} x i8], align 64")
+        return pointers
+
+    def _next_to(self, first: str, count: int) -> list[str]:
+        return [first, *(self.text.put(f"add i64 {first}, {place}") for place in range(1, count))]
+
+    def _points(self, points: Sequence[str], rows: Sequence[list[str]]) -> None:
+        """Each loop for one point after the other: while one waits for the total of its row, the next one goes on."""
+        indices: list[dict[int, str]] = []
+        locals_: list[dict[int, str]] = [{} for _ in points]
+        for point in points:
+            self.index = {}
+            self._outer_index(point)
+            indices.append(self.index)
+        for loop in self.region.loops:
+            for index, pointers, known in zip(indices, rows, locals_, strict=False):
+                self.index, self.pointers, self.locals = index, pointers, known
+                self._loop(loop)
 
     def _outer_index(self, point: str) -> None:
         t, rest = self.text, point
@@ -183,7 +196,7 @@ class _Printer:
         t, number = self.text, rows[-1].number
 
         def together(first: str) -> None:
-            places = [first, *(t.put(f"add i64 {first}, {row}") for row in range(1, ROWS))]
+            places = self._next_to(first, ROWS)
 
             def points() -> None:
                 for place in places:

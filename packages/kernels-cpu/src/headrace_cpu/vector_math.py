@@ -93,7 +93,7 @@ def rsqrt(t: Text, x: str, element: str) -> str:
 
 
 def _erf_of_single(t: Text, x: str, element: str) -> str:
-    """A polynomial up to 1; beyond, 1 - exp of one, whose errors count less the smaller that is. 1.8 ulp."""
+    """A polynomial up to 1; beyond, 1 - exp of one, whose errors count less the smaller that is. 1.9 ulp."""
     whole = t.type(element)
     size = clamped(t, t.call("fabs", element, x), element, high=4.0)
     square = t.two("fmul", size, size, element)
