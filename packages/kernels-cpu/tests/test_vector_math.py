@@ -62,6 +62,15 @@ def test_float32_is_within_two_units_over_all_magnitudes(name: str) -> None:
     assert off[worst] <= 2, f"{name}({x[worst]!r}) is {off[worst]} ulp off"
 
 
+@pytest.mark.parametrize(
+    ("name", "low", "high"), [("tanh", 0.3, 0.8), ("sigmoid", -9.0, -2.0), ("erf", 1.0, 1.2), ("exp", 4.0, 8.0)]
+)
+def test_where_errors_are_largest_float32_is_within_two_units(name: str, low: float, high: float) -> None:
+    first, last = sorted(int(np.float32(end).view(np.uint32)) for end in (low, high))
+    x = np.arange(first, last, 17, dtype=np.uint32).view(np.float32)
+    assert ulps(computed(name, x, float32), REFERENCES[name](x.astype(np.float64))).max() <= 2
+
+
 @pytest.mark.parametrize("name", ["exp", "tanh", "sigmoid"])
 def test_fewer_lanes_use_no_instruction_of_avx512_and_are_as_right(name: str) -> None:
     x = np.concatenate([FLOAT32[::16], SPECIAL])
