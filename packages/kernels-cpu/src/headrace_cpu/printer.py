@@ -4,6 +4,8 @@
 pointers, one for each buffer that is no row buffer. A vector has as many lanes as the host's registers hold float32;
 wider elements take several registers. The last, shorter piece of a loop is the same code under a mask, so that its
 elements have the same bits. Sums of floats are carried in float64. The order of a reduction depends on the region only.
+What is decided about a region stands in `chains`, what is written for an operator in `scalars`; the rest is one class,
+since each statement needs the registers of those around it.
 """
 
 from __future__ import annotations
