@@ -15,7 +15,18 @@ from fractions import Fraction
 from headrace_cpu.series_table import EXP_TAIL, EXP_TAIL_OF_ROW, EXPM1_TAIL, POWERS, POWERS_LOST
 from headrace_cpu.text import Text, float_literal
 
-__all__ = ["BITS", "HALVES", "LN2_PARTS", "ROUNDER", "clamped", "exp", "sigmoid", "sigmoid_of_single", "tanh_of_single"]
+__all__ = [
+    "BITS",
+    "HALVES",
+    "LN2_PARTS",
+    "ROUNDER",
+    "by_pairs",
+    "clamped",
+    "exp",
+    "sigmoid",
+    "sigmoid_of_single",
+    "tanh_of_single",
+]
 
 LOG2E = 1 / math.log(2)
 # ln 2 in two parts, the first with so few bits that its products with small integers are exact.
@@ -68,7 +79,7 @@ def exp(
         r = t.two("fadd", r, low, element)
     tail = EXP_TAIL if element == "float" else [float(Fraction(1, math.factorial(k))) for k in range(2, terms or 14)]
     square = t.two("fmul", r, r, element)
-    p = t.fma(square, _by_pairs(t, r, square, tail, element), r, element)
+    p = t.fma(square, by_pairs(t, r, square, tail, element), r, element)
     return _scaled(t, t.two("fadd", p, t.number(1.0, element), element), n, shifted, element)
 
 
@@ -80,7 +91,7 @@ def _exp_by_rows(t: Text, x: str, *, closer: bool) -> str:
     if closer:
         r = t.two("fadd", r, _row(t, POWERS_LOST, shifted), element)
     square = t.two("fmul", r, r, element)
-    less = t.fma(square, _by_pairs(t, r, square, EXP_TAIL_OF_ROW, element), r, element)
+    less = t.fma(square, by_pairs(t, r, square, EXP_TAIL_OF_ROW, element), r, element)
     power = _row(t, POWERS, shifted)
     return _by_registers(t, "scalef", element, t.fma(power, less, power, element), n)
 
@@ -93,7 +104,7 @@ def _row(t: Text, table: Sequence[float], place: str) -> str:
     return t.put(f"call {whole} @{name}({whole} <{numbers}>, {integers} {t.convert('bitcast', place, 'float', 'i32')})")
 
 
-def _by_pairs(t: Text, x: str, square: str, coefficients: Sequence[float], element: str) -> str:
+def by_pairs(t: Text, x: str, square: str, coefficients: Sequence[float], element: str) -> str:
     """A polynomial, the lowest power first: pairs of terms do not wait for each other as in Horner's scheme."""
     terms = [t.number(coefficient, element) for coefficient in coefficients]
     pairs = [
@@ -220,7 +231,7 @@ def _lost(t: Text, x: str, element: str) -> str:
     r = _reduced(t, size, n, element, -0.5)
     square = t.two("fmul", r, r, element)
     tail = [-((-2.0) ** k) * coefficient for k, coefficient in enumerate(EXPM1_TAIL, 2)]
-    small = t.fma(square, _by_pairs(t, r, square, tail, element), t.two("fadd", r, r, element), element)
+    small = t.fma(square, by_pairs(t, r, square, tail, element), t.two("fadd", r, r, element), element)
     power = _power_of_two(t, t.convert("bitcast", shifted, element, "i32"), element)
     large = t.two("fsub", t.number(1.0, element), power, element)
     return t.call("copysign", element, t.fma(power, small, large, element), x)
