@@ -39,6 +39,8 @@ class Call:
       line: the position of the line that says most about it.
       lines: the positions of all lines whose work it does, in order.
       inputs, extras, outputs: values; those that only an epilogue reads come after the outputs.
+      request: what the library was asked for.
+      partial: it writes only a part of its output; the other parts are other calls.
     """
 
     step: Any
@@ -47,6 +49,8 @@ class Call:
     inputs: tuple[int, ...]
     extras: tuple[int, ...]
     outputs: tuple[int, ...]
+    request: Request
+    partial: bool = False
 
 
 @dataclass(slots=True)
@@ -145,12 +149,13 @@ class _Search:
                     continue
                 outputs = (*(self._lines[steps[-1].line].outputs if steps else line.outputs[:1]), *line.outputs[1:])
                 extras = tuple(step.other for step in steps if step.other is not None)
-                step = self._library(self._request(line, given, outputs, steps))
+                request = self._request(line, given, outputs, steps)
+                step = self._library(request)
                 if step is None:
                     continue
                 last = steps[-1].line if steps else position
                 done = {*before, position, *(step.line for step in steps)}
-                self.found.calls[last] = Call(step, position, tuple(sorted(done)), given, extras, outputs)
+                self.found.calls[last] = Call(step, position, tuple(sorted(done)), given, extras, outputs, request)
                 self.found.lines |= done - {last}
                 self._count_off(given, inputs, steps)
                 return True

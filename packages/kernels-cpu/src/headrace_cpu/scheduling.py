@@ -26,17 +26,14 @@ from headrace_cpu.absorbing import Absorbed, absorb
 from headrace_cpu.gathering import Gather, gather_call
 from headrace_cpu.lists import CHANGING, RECORD, ListOp, ListUse
 from headrace_cpu.onednn import Request
+from headrace_cpu.placing import place
 from headrace_cpu.scalars import prints
 from headrace_cpu.scans import Scan, scan_call
 from headrace_cpu.scattering import FirstRows, RangeCheck, Rows, known_below, rows_call
-from headrace_cpu.values import byte_count, integers, is_native, stored
+from headrace_cpu.values import VIEWS, byte_count, integers, is_native, stored
 
 __all__ = ["Key", "Schedule", "is_native", "schedule"]
 
-VIEWS = frozenset(
-    {"EnsureShape", "ExpandDims", "Identity", "PreventGradient", "Reshape", "Snapshot", "Squeeze", "StopGradient"}
-)
-"""Operations whose output has the elements of input 0 in the same order."""
 READING = frozenset({"ReadVariableOp", "ResourceGather", "VariableShape", "VarIsInitializedOp", "_GatherRows"})
 """Operations that take a handle and do not change what it stands for."""
 APPLIED_BYTES = 1 << 22
@@ -140,6 +137,7 @@ class _Maker:
     def __post_init__(self) -> None:
         program = self.schedule.program
         self.absorbed = absorb(program, self.library)
+        place(program, self.absorbed, self.library)
         for position, line in enumerate(program.lines):
             call = self.absorbed.calls.get(position)
             for number in line.inputs if call is None else (*line.inputs, *call.inputs, *call.extras):
@@ -253,7 +251,7 @@ class _Maker:
                 made = (*outputs, *map(self.memory, changed))
                 self.schedule.memory[len(self.schedule.items)] = tuple(map(self.memory, inputs)), made
                 self.schedule.extras[len(self.schedule.items)] = tuple(map(self.memory, extras))
-            items = [self._opaque(line, (*inputs, *extras), outputs, waits)]
+            items = [self._opaque(line, (*inputs, *extras), outputs, waits, call is not None and call.partial)]
         self._append(position, at, items)
 
     def _append(self, position: int, at: Operation, items: Sequence[Item]) -> None:
@@ -435,7 +433,9 @@ class _Maker:
         storage = self.storage(number)
         return self.root(number) if storage is None else self.schedule.storage_key(storage)
 
-    def _opaque(self, line: Line, inputs: Sequence[int], outputs: Sequence[int], waits: frozenset[int]) -> Item:
+    def _opaque(
+        self, line: Line, inputs: Sequence[int], outputs: Sequence[int], waits: frozenset[int], partial: bool
+    ) -> Item:
         reads: list[Key] = []
         handles: list[Key] = []
         for number in inputs:
@@ -452,6 +452,7 @@ class _Maker:
             writes=(*outputs, *([] if line.op.type in READING else dict.fromkeys(handles))),
             mutable=frozenset(key for key in touched if isinstance(key, tuple)),
             after=waits,
+            partial=partial,
         )
 
 

@@ -7,8 +7,12 @@ import math
 from headrace import Tensor
 from headrace.types import Array, DType, int8, int16, int32, uint8, uint16
 
-__all__ = ["byte_count", "integers", "is_native", "stored"]
+__all__ = ["VIEWS", "byte_count", "integers", "is_native", "stored"]
 
+VIEWS = frozenset(
+    {"EnsureShape", "ExpandDims", "Identity", "PreventGradient", "Reshape", "Snapshot", "Squeeze", "StopGradient"}
+)
+"""Operations whose output has the elements of input 0 in the same order."""
 LARGEST = 1 << 46
 """Bytes beyond which no value is planned: the kernel says that there is not enough memory."""
 

@@ -13,6 +13,7 @@ from headrace.types import Array, DType, bfloat16, float32
 from headrace_cpu.host import host
 from headrace_cpu.onednn import capi
 from headrace_cpu.onednn.capi import Descriptor, OneDnn, Primitive, onednn
+from headrace_cpu.views import View
 
 __all__ = ["CallWriter", "LibraryCall", "Request", "computed_as", "library_call", "makes_calls", "row_major"]
 
@@ -45,12 +46,15 @@ class Request:
       constants: for each input its value where that is known when the plan is made, else None.
       epilogue: what follows on the result, with the dtype of what it reads beside that: `bias` (one number for each of
         the last axis), `add` (as many as the result). The pointers of these come after those of the outputs.
+      places: for each input, then the first output, how it lies in the memory that its pointer stands for, or None
+        where it has that for itself. Only products have such; empty where all have it for themselves.
     """
 
     op: Operation
     dtypes: tuple[DType, ...]
     constants: tuple[Array | None, ...]
     epilogue: tuple[tuple[str, DType], ...] = ()
+    places: tuple[View | None, ...] = ()
 
     @classmethod
     def of(cls, op: Operation, constants: Sequence[Array | None] = ()) -> Request:

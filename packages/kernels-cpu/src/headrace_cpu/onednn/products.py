@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from headrace import Operation
@@ -10,6 +9,7 @@ from headrace.types import DType, float32
 from headrace_cpu.onednn import capi
 from headrace_cpu.onednn.calls import CallWriter, computed_as, makes_calls, row_major
 from headrace_cpu.onednn.capi import Descriptor, OneDnn
+from headrace_cpu.views import View
 
 __all__: list[str] = []
 
@@ -17,15 +17,31 @@ MOST_AXES = 6
 """Axes up to which oneDNN multiplies stacks of matrices."""
 
 
-def _matrix(library: OneDnn, shape: Sequence[int], dtype: DType, transposed: bool, rank: int) -> Descriptor:
+def _matrix(
+    library: OneDnn, shape: Sequence[int], dtype: DType, transposed: bool, rank: int, place: View | None = None
+) -> Descriptor:
     """A stack of matrices, transposed by its strides; leading axes of size 1 are added up to `rank`."""
-    strides = row_major(shape)
+    strides = row_major(shape) if place is None else _regular(place)
     sizes = list(shape)
+    whole = max((size * stride for size, stride in zip(sizes, strides, strict=True)), default=1)
     if transposed:
         sizes[-2:] = sizes[:-3:-1]
         strides[-2:] = strides[:-3:-1]
     lead = rank - len(sizes)
-    return library.strided([1] * lead + sizes, dtype, [math.prod(shape)] * lead + strides)
+    return library.strided([1] * lead + sizes, dtype, [whole] * lead + strides, place.offset if place else 0)
+
+
+def _regular(place: View) -> list[int]:
+    """Strides that the library takes for a row, a column or a stack of one, whose own say nothing."""
+    strides = list(place.strides)
+    rows, columns = place.sizes[-2:]
+    if columns == 1:
+        strides[-1] = 1
+    if rows == 1:
+        strides[-2] = columns if strides[-1] == 1 else 1
+    stack = list(zip(place.sizes[:-2], strides[:-2], strict=True))
+    whole = max(size * stride for size, stride in (*stack, *zip((rows, columns), strides[-2:], strict=True)))
+    return [*(whole if size == 1 else stride for size, stride in stack), *strides[-2:]]
 
 
 def _product(
@@ -38,11 +54,14 @@ def _product(
     empty = any(0 in tensor.shape.as_tuple() for tensor in op.inputs)
     if operand is None or empty or len(out) > MOST_AXES:
         return False
+    places = call.request.places or (None, None, None)
+    if not all(map(_is_apart, places)):
+        return False
     a, b = (
-        _matrix(library, tensor.shape.as_tuple(), operand, turned, len(out))
-        for tensor, turned in zip(op.inputs, transposed, strict=True)
+        _matrix(library, tensor.shape.as_tuple(), operand, turned, len(out), place)
+        for tensor, turned, place in zip(op.inputs, transposed, places[:2], strict=True)
     )
-    result = _matrix(library, out, dtypes[target], False, len(out))
+    result = _matrix(library, out, dtypes[target], False, len(out), places[2])
     bias, attributes, arguments = call.epilogue(lambda dtype: _matrix(library, out, dtype, False, len(out)))
     if adding:
         attributes = library.attributes([("sum", None)])
@@ -51,12 +70,21 @@ def _product(
         row = library.strided([1] * (len(out) - 1) + [out[-1]], float32, [out[-1]] * (len(out) - 1) + [1])
         arguments.append((capi.BIAS, bias, row))
     description = library.describe("matmul", a, _chosen(call, first + 1, b, operand), row, result, attributes)
-    if description is None:
+    if description is None or (any(places) and library.implementation(description).startswith("ref")):
         return False
     chosen = library.queried(description, capi.QUERY_WEIGHTS)
     place = call.reordered(first + 1, b, chosen)
+    if place == first + 1:
+        chosen = b  # what is queried knows nothing of an offset
     call.run(description, (capi.SRC, first, a), (capi.WEIGHTS, place, chosen), (capi.DST, target, result), *arguments)
     return True
+
+
+def _is_apart(place: View | None) -> bool:
+    """True if the elements of a view go forward in memory, and none is there twice."""
+    return place is None or all(
+        stride > 0 for size, stride in zip(place.sizes, place.strides, strict=True) if size != 1
+    )
 
 
 def _chosen(call: CallWriter, position: int, plain: Descriptor, operand: DType) -> Descriptor:
