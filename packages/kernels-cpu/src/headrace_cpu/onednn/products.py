@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from headrace import Operation
@@ -15,6 +16,10 @@ __all__: list[str] = []
 
 MOST_AXES = 6
 """Axes up to which oneDNN multiplies stacks of matrices."""
+LARGE_PRODUCT = 1 << 20
+"""Multiplications of two matrices from which on oneDNN's second best implementation is a tenth slower, not twice."""
+FEW_MULTIPLICATIONS = 128
+"""Multiplications for each element that is not copied, up to which not copying it saves more than that tenth."""
 
 
 def _matrix(
@@ -44,6 +49,32 @@ def _regular(place: View) -> list[int]:
     return [*(whole if size == 1 else stride for size, stride in stack), *strides[-2:]]
 
 
+def _layouts(
+    library: OneDnn,
+    op: Operation,
+    transposed: tuple[bool, bool],
+    dtypes: tuple[DType, DType],
+    places: Sequence[View | None],
+) -> tuple[Descriptor, Descriptor, Descriptor]:
+    """The layouts of the factors, of the first dtype, and of the result, of the second, each where it lies."""
+    rank = len(op.outputs[0].shape.as_tuple())
+    a, b = (
+        _matrix(library, tensor.shape.as_tuple(), dtypes[0], turned, rank, place)
+        for tensor, turned, place in zip(op.inputs, transposed, places[:2], strict=True)
+    )
+    return a, b, _matrix(library, op.outputs[0].shape.as_tuple(), dtypes[1], False, rank, places[2])
+
+
+def _saves_more(op: Operation, places: Sequence[View | None]) -> bool:
+    """True if what is not copied is worth more than what the second best implementation takes longer."""
+    rows, columns = op.outputs[0].shape.as_tuple()[-2:]
+    stack = math.prod(op.outputs[0].shape.as_tuple()[:-2])
+    inner = math.prod(op.inputs[0].shape.as_tuple()[-2:]) // rows
+    placed = sum(math.prod(place.sizes) for place in places if place is not None)
+    one = rows * columns * inner
+    return bool(one >= LARGE_PRODUCT and stack * one <= FEW_MULTIPLICATIONS * placed)
+
+
 def _product(
     call: CallWriter, op: Operation, transposed: tuple[bool, bool], first: int, target: int, *, adding: bool
 ) -> bool:
@@ -57,11 +88,7 @@ def _product(
     places = call.request.places or (None, None, None)
     if not all(map(_is_apart, places)):
         return False
-    a, b = (
-        _matrix(library, tensor.shape.as_tuple(), operand, turned, len(out), place)
-        for tensor, turned, place in zip(op.inputs, transposed, places[:2], strict=True)
-    )
-    result = _matrix(library, out, dtypes[target], False, len(out), places[2])
+    a, b, result = _layouts(library, op, transposed, (operand, dtypes[target]), places)
     bias, attributes, arguments = call.epilogue(lambda dtype: _matrix(library, out, dtype, False, len(out)))
     if adding:
         attributes = library.attributes([("sum", None)])
@@ -72,6 +99,11 @@ def _product(
     description = library.describe("matmul", a, _chosen(call, first + 1, b, operand), row, result, attributes)
     if description is None or (any(places) and library.implementation(description).startswith("ref")):
         return False
+    if any(places) and not (operand is float32 and _saves_more(op, places)):
+        plain = _layouts(library, op, transposed, (operand, dtypes[target]), (None, None, None))
+        usual = library.describe("matmul", plain[0], plain[1], row, plain[2], attributes)
+        if usual is None or library.implementation(usual) != library.implementation(description):
+            return False
     chosen = library.queried(description, capi.QUERY_WEIGHTS)
     place = call.reordered(first + 1, b, chosen)
     if place == first + 1:
