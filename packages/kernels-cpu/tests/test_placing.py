@@ -114,6 +114,7 @@ def test_attention_of_any_size_is_right(batch: int, length: int, heads: int, dep
     compared(build, normal(batch * length, heads * depth), tolerance=2e-5)
 
 
+@pytest.mark.skipif(host().lanes < 16, reason="elsewhere oneDNN may have one implementation for all strides")
 def test_where_a_gap_makes_products_slow_only_transposes_go() -> None:
     build = with_gradient(projected(attention(2, 4), 32))
     assert written(build, normal(32, 32)) == ["Split", "ConcatV2"]
