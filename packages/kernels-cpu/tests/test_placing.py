@@ -14,9 +14,11 @@ import headrace as hr
 from headrace.interfaces import Functions
 from headrace.passes import optimize, prune
 from headrace.plan import Program
+from headrace_cpu.absorbing import Absorbed, Call
 from headrace_cpu.host import host
 from headrace_cpu.lists import ListUse
 from headrace_cpu.onednn import onednn, products
+from headrace_cpu.placing import place
 from headrace_cpu.primitives import primitive_call
 from headrace_cpu.scheduling import Schedule, schedule
 
@@ -55,6 +57,13 @@ def written(build: Build, *arrays: Array, options: hr.Config | None = None) -> l
     made = scheduled(build, *arrays, options=options)
     types = [made.program.lines[line].op.type for item, line in enumerate(made.lines) if item not in made.library]
     return [op_type for op_type in types if op_type in MOVES]
+
+
+def placed(made: Schedule) -> list[Call]:
+    """The calls that read or write views."""
+    found = Absorbed()
+    place(made.program, found, primitive_call)
+    return list(found.calls.values())
 
 
 def compared(build: Build, *arrays: Array, options: Any = None, tolerance: float = 5e-6, repeat: int = 2) -> None:
@@ -174,6 +183,14 @@ def test_several_products_may_read_one_view() -> None:
     arrays = normal(2, 24, 4, 16), normal(2, 4, 16, 24), normal(2, 4, 16, 8)
     assert written(build, *arrays) == []
     compared(build, *arrays)
+
+
+def test_another_shape_alone_is_no_reason() -> None:
+    made = scheduled(lambda x, y: hr.reshape(x, [8, 6]) @ hr.reshape(y, [6, 4]), normal(4, 12), normal(24))
+    assert [call.request.places for call in placed(made)] == []
+    made = scheduled(lambda x, y: hr.permute_dims(x, (1, 0)) @ hr.reshape(y, [4, 6]), normal(4, 12), normal(24))
+    (call,) = placed(made)
+    assert [view is not None for view in call.request.places] == [True, False, False]
 
 
 def test_a_small_part_does_not_keep_a_large_value() -> None:

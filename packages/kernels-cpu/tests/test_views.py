@@ -47,7 +47,8 @@ def test_a_view_has_another_shape_exactly_where_numpy_needs_no_copy(data: st.Dat
     array = memory.reshape(sizes_of(data.draw, count))
     array = array.transpose(data.draw(st.permutations(range(array.ndim))))
     if data.draw(st.booleans()):
-        array = array[(..., *(slice(data.draw(st.integers(0, size - 1)), None) for size in array.shape))]
+        rest: Any = [slice(data.draw(st.integers(0, size - 1)), None) for size in array.shape]
+        array = array[(..., *rest)]
     shape = sizes_of(data.draw, array.size)
     view = View(int(array.reshape(-1)[0]), array.shape, tuple(step // memory.itemsize for step in array.strides))
     found = view.reshaped(shape)

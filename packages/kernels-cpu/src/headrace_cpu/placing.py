@@ -221,7 +221,8 @@ class _Placing:
             if self._casts(self.program.lines[move.line]) and dtype is not bfloat16:
                 break  # narrow numbers are the same when they were wide for a while, but not the other way round
             moves.append(move)
-            if self.program.tensors[move.source].dtype is dtype:
+            writes = any(self.program.lines[step.line].op.type not in VIEWS for step in moves)
+            if writes and self.program.tensors[move.source].dtype is dtype:
                 view = self._viewed(moves)
                 if view is not None:
                     bases.append(_Base(move.source, view, frozenset(step.line for step in moves)))
