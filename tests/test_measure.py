@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-from measure import execution, hard_cases, raise_sites
+from measure import curves, execution, hard_cases, raise_sites
 from measure.report import Row, report
 from oracle.recipes import STATEFUL, recipe
 
@@ -107,3 +110,22 @@ def test_recipes_put_queues_and_variables_into_graphs_each_with_a_start_of_its_o
 def test_every_refusal_that_a_test_of_core_expects_is_looked_at() -> None:
     """Else another error than the one that is meant lets the test pass."""
     assert raise_sites.unmatched(Path(__file__).parent.parent / "packages" / "core" / "tests") == []
+
+
+@pytest.mark.parametrize("given", [np.zeros((500, 40), np.float32), np.zeros((500, 16, 16, 3), np.float32)])
+def test_images_tell_their_class_but_for_noise_of_the_labels(given: Any) -> None:
+    (x, y), (x2, y2) = itertools.islice(curves.examples(given, np.zeros(500, np.int32)), 2)
+    assert (x.shape, x.dtype, y.dtype) == (given.shape, np.float32, np.int32)
+    flat, flat2 = x.reshape(500, -1), x2.reshape(500, -1)
+    nearest = ((flat2[:, None] - flat[None]) ** 2).sum(-1).argmin(1)  # its label is right as often as both are
+    share = (y[nearest] == y2).mean()
+    assert 0.6 < share < 0.8  # (0.8 + 0.02) ** 2 and what is right by chance
+
+
+def test_words_follow_each_other_but_for_noise() -> None:
+    given = np.zeros((400, 20), np.int32)
+    x, y = next(curves.examples(given, given))
+    following = {word: np.bincount(y[x == word]).argmax() for word in range(curves.WORDS)}
+    assert len(set(following.values())) == curves.WORDS
+    share = np.mean([following[a] == b for a, b in zip(x.ravel(), y.ravel(), strict=True)])
+    assert share == pytest.approx(curves.RIGHT + (1 - curves.RIGHT) / curves.WORDS, abs=0.02)

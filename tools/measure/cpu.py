@@ -7,6 +7,7 @@ the same minute.
 from __future__ import annotations
 
 import functools
+import json
 import os
 import statistics
 import subprocess
@@ -356,12 +357,15 @@ def _beside(result: Result, what: str, bound: float, of: str) -> Row:
 
 
 def mixed(quick: bool, setting: Setting) -> Iterator[Row]:
-    """The training steps in bfloat16 beside the best peer in float32, and their losses beside ours in float32."""
+    """The training steps in bfloat16 beside the best peer in float32, and their losses beside ours in float32.
+
+    Losses are those of examples that never come twice (see `measure.curves`).
+    """
     for name in ("mlp", "cnn") if quick else STEPS:
         result = compare(WORKS[name], replace(setting, precision="bfloat16"))
         yield _beside(result, f"{name} training step in bfloat16", 0.60, "of the best peer in float32")
         count = 50 if quick else CURVE
-        exact, rounded = (_values(name, THREADS, count, precision=kind)[0] for kind in ("float32", "bfloat16"))
+        exact, rounded = (_curve(name, kind, count) for kind in ("float32", "bfloat16"))
         tens = [slice(first, first + 10) for first in range(0, count, 10)]
         apart = max(abs(sum(rounded[ten]) / sum(exact[ten]) - 1) for ten in tens)
         yield Row(
@@ -370,3 +374,10 @@ def mixed(quick: bool, setting: Setting) -> Iterator[Row]:
             f"{apart:.2%} apart at most; {exact[0]:.4f} to {exact[-1]:.4f}, in bfloat16 to {rounded[-1]:.4f}",
             apart <= 0.02,
         )
+
+
+def _curve(name: str, precision: str, steps: int) -> list[float]:
+    command = [sys.executable, "-m", "measure.curves", name, precision, str(THREADS), str(steps)]
+    done = run(command, env={**os.environ, "PYTHONPATH": _path()}, check=True)
+    found: list[float] = json.loads(done.stdout.splitlines()[-1])
+    return found

@@ -227,3 +227,69 @@ def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     program, found = absorbed(conv, *CONV)
     assert not found.calls
     assert names(program, found) == ["Conv2D", "AddV2", "AddV2", "Relu"]
+
+
+def recurrent(x: Any, w: Any, b: Any) -> Any:
+    """Three steps, each a product with one weight and a bias, and the gradients of the weight and the first state."""
+    state = x
+    for _ in range(3):
+        state = hr.tanh(state @ w + b)
+    return [state, *hr.gradients(hr.sum(state * state), [w, x])]
+
+
+def packings(found: Absorbed) -> list[int]:
+    return sorted(call.packing for call in found.calls.values() if call.packing is not None)
+
+
+def test_a_weight_of_several_products_is_packed_once_for_each_direction() -> None:
+    program, found = absorbed(recurrent, normal(5, 48), normal(48, 48), normal(48))
+    assert packings(found) == [0, 0, 0, 1, 1, 1]
+    assert sum(line.op.type == "MatMul" for line in program.lines) == 9  # the other three are a sum of products
+
+
+@pytest.mark.parametrize("rows", [1, 5, 33])
+@pytest.mark.parametrize("width", [3, 48, 131])
+def test_products_with_a_packed_weight_are_those_of_numpy(rows: int, width: int) -> None:
+    compared(recurrent, normal(rows, width), 0.3 * normal(width, width), normal(width))
+
+
+@needs_bfloat16
+def test_products_of_bfloat16_read_a_packed_weight() -> None:
+    arrays = normal(5, 48), 0.1 * normal(48, 48), normal(48)
+    _, found = absorbed(recurrent, *arrays, options=hr.mixed_precision())
+    assert packings(found) == [0, 0, 0, 1, 1, 1]
+    compared(recurrent, *arrays, options=hr.mixed_precision, tolerance=2e-2)
+
+
+def test_products_of_many_rows_copy_their_weight_themselves() -> None:
+    _, found = absorbed(lambda x, w: hr.tanh(x @ w) @ w, normal(257, 16), normal(16, 16))
+    assert packings(found) == []
+    _, found = absorbed(lambda x, w: hr.tanh(x @ w) @ w, normal(256, 16), normal(16, 16))
+    assert packings(found) == [0, 0]
+
+
+def test_packing_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_PACKING", "off")
+    _, found = absorbed(recurrent, normal(5, 48), normal(48, 48), normal(48))
+    assert packings(found) == []
+
+
+@pytest.mark.parametrize("between", [False, True])
+def test_a_variable_is_packed_anew_after_it_has_changed(between: bool) -> None:
+    """Each read gives what the variable holds then; reads with nothing between hold the same."""
+    with hr.Graph().as_default() as graph:
+        v = hr.Variable(normal(20, 20), name="v")
+        x = hr.placeholder(hr.float32, [4, 20])
+        first = x @ v.read()
+        with hr.control_dependencies([first]):
+            changed = [v.assign_add(np.ones((20, 20), np.float32))] if between else []
+        with hr.control_dependencies(changed):
+            second, third = x @ v.read(), (2.0 * x) @ v.read()
+    with hr.Session(graph, config=hr.config(backend="cpu")) as session:
+        weight, given = normal(20, 20), normal(4, 20)
+        for step in range(2):
+            results = session.run([first, second, third], feeds={x: given})
+            after = weight + np.float32((step + 1) * between)
+            before = weight + np.float32(step * between)
+            for found, wanted in zip(results, (given @ before, given @ after, 2 * given @ after), strict=True):
+                np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-4)

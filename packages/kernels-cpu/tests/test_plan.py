@@ -95,7 +95,7 @@ def test_sums_over_many_rows_have_the_same_bits_for_any_number_of_threads(shape:
     np.testing.assert_array_equal(one[2], (left * right).max(axis=0))
 
 
-@pytest.mark.parametrize("count", [2, 5, 40])
+@pytest.mark.parametrize("count", [2, 5, 6, 40])
 @pytest.mark.parametrize("fetched", [False, True])
 def test_a_sum_of_products_is_that_of_its_products(count: int, fetched: bool) -> None:
     rng = np.random.default_rng(5)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from headrace_cpu.estimates import contains_blocks, estimate
 from headrace_cpu.layout import Unit
 from headrace_cpu.lists import ListOp
 from headrace_cpu.text import Text
@@ -13,10 +14,9 @@ from headrace_cpu.units import (
     ACTIVE,
     FIRST_HANDLE,
     Stop,
-    contains_blocks,
     copy_bytes,
     entry,
-    estimate,
+    frame,
     may_pause,
     pointer_to,
     set_entry,
@@ -74,12 +74,19 @@ def test_where_all_together_fit_into_a_slice_is_the_border() -> None:
     assert 0 not in {stop.nanoseconds for stop in stops_in(units, lambda key: 10**5, whole - 1)}
 
 
-def test_an_estimate_grows_with_what_is_touched_and_leaves_loops_to_themselves() -> None:
-    small, large = (estimate([unit()], lambda key, size=size: size) for size in (10**3, 10**7))
-    assert 0 < small < large
-    assert estimate([unit(Loop())], lambda key: 10**9) < 100
-    assert estimate([unit(), unit()], lambda key: 10**5) < 2 * estimate([unit()], lambda key: 10**5)
-    assert estimate([], lambda key: 0) > 0  # so that a loop of an empty block ends its slice some time
+def test_nothing_pauses_within_what_runs_side_by_side() -> None:
+    units = [unit(begins=number) for number in range(5)]
+    alone, joined = (stops_in(units, lambda key: 10**5, 1, together) for together in ((), (range(1, 4),)))
+    assert [stop.unit for stop in joined] == [0, 1, 4]
+    assert joined[1].nanoseconds > alone[1].nanoseconds
+
+
+def test_the_stack_has_room_for_all_that_runs_side_by_side() -> None:
+    region = object()
+    units = [Unit(region, None, tuple(range(count)), (), ()) for count in (3, 4, 5)]  # type: ignore[arg-type]
+    assert [frame(units, together)[0].split(", align")[0] for together in ((), (range(2),), (range(3),))] == [
+        f"  %args = alloca [{count} x ptr]" for count in (5, 7, 12)
+    ]
 
 
 @pytest.mark.parametrize(

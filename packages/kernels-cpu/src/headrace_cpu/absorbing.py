@@ -4,13 +4,18 @@
   network share.
 - A product that reads bfloat16 where the graph widens it first, since libraries sum such products in float32 anyway.
 - A product with what follows element by element on its result: a bias, another sum, rounding to bfloat16.
+- A product, larger than its factors, that is added to a part of what a variable holds, as the gradient of a weight to
+  its momentum: the variable is where the product is added up, and the gradient lies nowhere.
+- Products of few rows with one weight, such as those of the steps of a recurrent network: the weight is brought once
+  into the layout that a product likes, instead of by each of them.
 
 Relu is not among these: that of the library gives 0 for NaN, which must be seen. `HEADRACE_EPILOGUES=off` lets
-additions be loops of their own.
+additions be loops of their own, `HEADRACE_PACKING=off` lets each product bring its weight where it wants it.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,11 +26,14 @@ import numpy as np
 
 from headrace.plan import Line, Program
 from headrace.types import Array, DType, bfloat16, float32
+from headrace_cpu.accumulators import Accumulators
 from headrace_cpu.onednn import Request
-from headrace_cpu.values import byte_count, is_native
+from headrace_cpu.values import READING, byte_count, is_native
 
 __all__ = ["Absorbed", "Call", "absorb"]
 
+FEW_ROWS = 256
+"""Rows of a product up to which copying its second factor takes a good part of its time."""
 EPILOGUES = frozenset({"Conv2D", "Conv3D", "DepthwiseConv2dNative", "MatMul"})
 """Types whose results a library goes on with."""
 
@@ -40,6 +48,8 @@ class Call:
       lines: the positions of all lines whose work it does, in order.
       inputs, extras, outputs: values; those that only an epilogue reads come after the outputs.
       request: what the library was asked for.
+      packing: the number of the packing by which it reads its second input, or None. Calls of one number share it.
+      variable: the handle of the variable that the output is written to, or None.
       partial: it writes only a part of its output; the other parts are other calls.
     """
 
@@ -50,6 +60,8 @@ class Call:
     extras: tuple[int, ...]
     outputs: tuple[int, ...]
     request: Request
+    packing: int | None = None
+    variable: int | None = None
     partial: bool = False
 
 
@@ -68,11 +80,21 @@ class Absorbed:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One operation of an epilogue: what it is, the position of its line, and what else it reads."""
+    """One operation of an epilogue.
+
+    Attributes:
+      kind: what it is.
+      line: the position of its line.
+      other: what else it reads; the handle of a variable if the result is added to a part of what that holds.
+      factor: how much of it.
+      beside: positions of other lines whose work it does.
+    """
 
     kind: str
     line: int
     other: int | None = None
+    factor: float = 0.0
+    beside: tuple[int, ...] = ()
 
 
 def absorb(program: Program, library: Callable[[Request], Any]) -> Absorbed:
@@ -84,6 +106,7 @@ def absorb(program: Program, library: Callable[[Request], Any]) -> Absorbed:
     """
     search = _Search(program, library)
     search.find_sums()
+    search.find_packings()
     search.find_products()
     return search.found
 
@@ -101,6 +124,8 @@ class _Search:
             line.outputs[0]: line.inputs[0] for line in program.lines if _casts(line, bfloat16, float32)
         }
         self._has_epilogues = os.environ.get("HEADRACE_EPILOGUES") != "off"
+        self._accumulators = Accumulators(program)
+        self._packings: dict[int, int] = {}  # the position of a product -> the number of its packing
         self.found = Absorbed()
 
     def find_sums(self) -> None:
@@ -120,6 +145,37 @@ class _Search:
             if bytes_of[0] < bytes_of[1]:
                 self._take(position, factors, [], tuple(products))
 
+    def find_packings(self) -> None:
+        """Products of one form with the same second factor."""
+        if os.environ.get("HEADRACE_PACKING") == "off":
+            return
+        same, constants = self._reads(), self._program.constants
+        alike: dict[Any, list[int]] = {}
+        for position, line in enumerate(self._lines):
+            if line.op.type != "MatMul" or position in self.found.lines or line.inputs[1] in constants:
+                continue
+            shape, attrs = line.op.inputs[0].shape, line.op.attrs
+            turned = attrs["transpose_a"], attrs["transpose_b"]
+            if is_native(line.op.inputs[0]) and shape.as_tuple()[turned[0]] <= FEW_ROWS:
+                factor = same.get(line.inputs[1], line.inputs[1])
+                alike.setdefault((factor, shape.as_tuple(), turned), []).append(position)
+        for number, positions in enumerate(alike.values()):
+            if len(positions) > 1:
+                self._packings.update(dict.fromkeys(positions, number))
+
+    def _reads(self) -> dict[int, tuple[int, int]]:
+        """For each value read from a variable what is the same for all reads with the same content."""
+        found: dict[int, tuple[int, int]] = {}
+        changes: Counter[int] = Counter()  # of all variables, where it is not known which one changes
+        for line in self._lines:
+            handles = [number for number in line.inputs if self._program.tensors[number].dtype.kind == "resource"]
+            known = [id(self._program.constants.get(number)) for number in handles]
+            if line.op.type == "ReadVariableOp" and handles[0] in self._program.constants:
+                found[line.outputs[0]] = known[0], changes[known[0]] + changes[id(None)]
+            elif line.op.type not in READING:
+                changes.update(known)
+        return found
+
     def find_products(self) -> None:
         """Products with casts before them and an epilogue after them."""
         tensors = self._program.tensors
@@ -128,7 +184,8 @@ class _Search:
             if not known or not line.outputs or position in self.found.lines or line.op.type == "AddN":
                 continue
             epilogue = list(self._epilogue(position))
-            if epilogue or any(number in self._widened for number in line.inputs):
+            narrows = any(number in self._widened for number in line.inputs)
+            if epilogue or narrows or position in self._packings:
                 self._take(position, line.inputs, epilogue)
         self.found.lines |= {
             place
@@ -142,20 +199,23 @@ class _Search:
         """Let one call do a line with as much of its epilogue as the library has, from bfloat16 if it can."""
         line = self._lines[position]
         narrow = tuple(self._widened.get(number, number) for number in inputs)
+        packing = self._packings.get(position)
         for length in range(len(epilogue), -1, -1):
             steps = epilogue[:length]
-            for given in dict.fromkeys((narrow, inputs)):
-                if not steps and not before and given == line.inputs:
+            for given, number in itertools.product(dict.fromkeys((narrow, inputs)), dict.fromkeys((packing, None))):
+                if not steps and not before and given == line.inputs and number is None:
                     continue
                 outputs = (*(self._lines[steps[-1].line].outputs if steps else line.outputs[:1]), *line.outputs[1:])
                 extras = tuple(step.other for step in steps if step.other is not None)
-                request = self._request(line, given, outputs, steps)
+                request = self._request(line, given, outputs, steps, packed=number is not None)
                 step = self._library(request)
                 if step is None:
                     continue
                 last = steps[-1].line if steps else position
-                done = {*before, position, *(step.line for step in steps)}
-                self.found.calls[last] = Call(step, position, tuple(sorted(done)), given, extras, outputs, request)
+                done = {*before, position, *(place for step in steps for place in (step.line, *step.beside))}
+                variable = steps[-1].other if steps and steps[-1].kind == "onto" else None
+                call = Call(step, position, tuple(sorted(done)), given, extras, outputs, request, number, variable)
+                self.found.calls[last] = call
                 self.found.lines |= done - {last}
                 self._count_off(given, inputs, steps)
                 return True
@@ -169,7 +229,9 @@ class _Search:
                 others = self._lines[step.line].inputs
                 self._used.subtract(number for number in others if self._widened.get(number) == step.other)
 
-    def _request(self, line: Line, inputs: Sequence[int], outputs: Sequence[int], steps: Sequence[_Step]) -> Request:
+    def _request(
+        self, line: Line, inputs: Sequence[int], outputs: Sequence[int], steps: Sequence[_Step], *, packed: bool
+    ) -> Request:
         tensors, constants = self._program.tensors, self._program.constants
         return Request(
             line.op,
@@ -180,6 +242,8 @@ class _Search:
                 for step in steps
                 if step.other is not None  # that of rounding is the result's
             ),
+            packed,
+            steps[-1].factor if steps else 0.0,
         )
 
     def _epilogue(self, position: int) -> Iterator[_Step]:
@@ -194,6 +258,11 @@ class _Search:
             reader = self._lines[place]
             if place in self.found.lines or place in self.found.calls:
                 return
+            if goes_on and line.op.type == "MatMul" and current == line.outputs[0] and self._is_larger(line):
+                found = self._accumulators.find(place, current)
+                if found is not None:
+                    yield _Step("onto", place, found.handle, found.factor, found.lines)
+                    return
             step = self._step(place, reader, current) if goes_on and last else None
             if step is None and _casts(reader, float32, bfloat16):
                 yield _Step("round", place)
@@ -203,6 +272,11 @@ class _Search:
             kinds.add(step.kind)
             yield step
             current = reader.outputs[0]
+
+    def _is_larger(self, line: Line) -> bool:
+        """True if a product takes more memory than its factors, which are kept until variables are updated."""
+        tensors = self._program.tensors
+        return byte_count(tensors[line.outputs[0]]) > sum(byte_count(tensors[number]) for number in set(line.inputs))
 
     def _step(self, place: int, reader: Line, current: int) -> _Step | None:
         """The step of an epilogue that a line is."""

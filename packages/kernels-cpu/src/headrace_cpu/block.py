@@ -28,6 +28,7 @@ class Block:
       places: where each memory is.
       slots: which memory each of the given pointers is of.
       scratch: for each unit the memory that it works in, and its constants.
+      sizes: bytes of each memory in the arena that threads work on.
       integers: dtype and number of elements of each memory that is checked.
     """
 
@@ -35,6 +36,7 @@ class Block:
     places: Mapping[Key, Place]
     slots: tuple[Key, ...]
     scratch: Sequence[Sequence[Place]]
+    sizes: Mapping[Key, int]
     integers: Mapping[Key, tuple[DType, int]]
 
 
@@ -66,8 +68,21 @@ def block_of(layout: Layout, units: Sequence[Unit], constant: ConstantPlace, slo
         places=places,
         slots=tuple(given),
         scratch=scratch,
+        sizes=_sizes(layout, units, places),
         integers={unit.keys[0]: integers_of(layout, unit.keys[0]) for unit in units if unit.bound},
     )
+
+
+def _sizes(layout: Layout, units: Sequence[Unit], places: Mapping[Key, Place]) -> dict[Key, int]:
+    sizes: dict[Key, int] = {}
+    for unit in units:
+        if unit.is_shared:
+            for place, key in enumerate(unit.keys):
+                if places[key][0] == "arena":
+                    seen = unit.region.buffers[place] if unit.region is not None else None
+                    touched = seen.size * seen.dtype.size if seen is not None else 0
+                    sizes[key] = max(sizes.get(key, 0), touched, layout.schedule.sizes.get(key, 0))
+    return sizes
 
 
 def place_of(layout: Layout, key: Key, constant: ConstantPlace, given: dict[Key, int]) -> Place:

@@ -8,7 +8,7 @@ somebody follows the step, any driver comes back before each group of operations
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,7 @@ __all__ = [
     "call_in_slices",
     "call_updating",
     "checked",
+    "lock_order",
 ]
 
 SLICE = 10_000_000
@@ -227,20 +228,31 @@ def call_updating(
     items: list[Any],
     slots: Sequence[int | None],
     storages: Sequence[VariableStorage],
-    blank: Sequence[bool],
+    blank: Sequence[tuple[int, ...] | None],
     threads: int,
     arena: int,
     constants: int,
     table: Any,
     failures: Sequence[Failure],
 ) -> None:
-    """Run a driver that writes variables, with their locks held, taken in one order everywhere."""
-    order = sorted(range(len(storages)), key=lambda number: id(storages[number]))
-    held: dict[int, Array] = {}
+    """Run a driver that writes variables, with their locks held.
+
+    Args:
+      driver: what to run.
+      items: the arrays that it is given, without those of the variables.
+      slots: for each item None, or which of the variables it is.
+      storages: the variables in `lock_order`.
+      blank: for each the shape of those that need no value, since all of it is written, or None.
+      threads: how many may copy a value that somebody reads.
+      arena: the address of the arena.
+      constants: that of the constants.
+      table: numbers of this process (see `driver`).
+      failures: what the failure of each unit means.
+    """
+    held: list[Array] = []
     try:
-        for number in order:
-            storage = storages[number]
-            held[number] = storage.acquire(storage.shape.as_tuple() if blank[number] else None, threads)
+        for storage, shape in zip(storages, blank, strict=True):
+            held.append(storage.acquire(shape, threads))
         filled = [item if slot is None else held[slot] for item, slot in zip(items, slots, strict=True)]
         status = driver(filled, arena, constants, table)
         if status == -1:
@@ -248,12 +260,18 @@ def call_updating(
         if status:
             raise _failed(status, failures, filled, arena, constants)
     except BaseException:
-        for number in held:
-            storages[number].release(None)
+        for storage, _ in zip(storages, held, strict=False):
+            storage.release(None)
         raise
     filled = items = []
-    for number in order:
-        storages[number].release(held.pop(number))
+    held.reverse()
+    for storage in storages:
+        storage.release(held.pop())
+
+
+def lock_order(storages: Iterable[VariableStorage]) -> list[VariableStorage]:
+    """Variables in the one order in which all their locks are taken, so that no two steps wait for each other."""
+    return sorted(storages, key=id)
 
 
 def _failed(status: int, failures: Sequence[Failure], items: Sequence[Any], arena: int, constants: int) -> Exception:

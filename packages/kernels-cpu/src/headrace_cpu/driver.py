@@ -17,7 +17,7 @@ from headrace_cpu.block import Block, ConstantPlace
 from headrace_cpu.layout import Unit
 from headrace_cpu.nested_code import write_nested
 from headrace_cpu.text import Text
-from headrace_cpu.units import ACTIVE, LIBRARY_THREADS, Module, Stop, entry, may_pause, write_units
+from headrace_cpu.units import ACTIVE, LIBRARY_THREADS, Module, Stop, entry, frame, may_pause, write_units
 
 __all__ = ["DriverText", "write_driver"]
 
@@ -47,6 +47,7 @@ def write_driver(
     new_store: Callable[[], int],
     lanes: int,
     stops: Sequence[Stop],
+    together: Sequence[range],
     *,
     openmp: bool,
 ) -> DriverText:
@@ -58,6 +59,7 @@ def write_driver(
       new_store: gives the number of a store for a list.
       lanes: float32 elements of a vector.
       stops: where it may pause between units.
+      together: which units run side by side.
       openmp: whether libgomp's pool is there.
     """
     module = Module(lanes, openmp, constant, new_store, write_nested)
@@ -66,16 +68,14 @@ def write_driver(
     t.line(f"%state = getelementptr i64, ptr %table, i64 {ACTIVE}")
     body = module.text()
     body.count = t.count
-    write_units(module, body, block, data, stops)
+    write_units(module, body, block, data, stops, together)
     if openmp and module.library:
         _bound_library(t)
-    largest = max((len(unit.keys) + len(unit.scratch) for unit in block.units if unit.is_shared), default=1)
     text = "\n".join(
         [
             *module.functions.values(),
             "define i32 @DRIVER(ptr %list, ptr %arena, ptr %constants, ptr %table) {",
-            f"  %args = alloca [{largest + 1} x ptr], align 64",
-            "  %job = alloca [2 x i64], align 16",
+            *frame(block.units, together),
             *body.allocas,
             *t.lines,
             *body.lines,

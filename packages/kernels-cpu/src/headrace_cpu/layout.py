@@ -16,7 +16,7 @@ from headrace.plan import Allocation, Line, Step, flat_aliases, plan_memory
 from headrace_cpu.pooling import Pooling
 from headrace_cpu.scans import Scan
 from headrace_cpu.scattering import Rows
-from headrace_cpu.scheduling import Key, Schedule
+from headrace_cpu.scheduling import Key, Schedule, is_variable
 from headrace_cpu.values import is_native
 
 __all__ = ["Layout", "Run", "Unit", "lay_out"]
@@ -214,13 +214,13 @@ def _planned(schedule: Schedule, runs: list[Run], fresh: dict[Key, int], result_
             )
             continue
         for unit in run.units:
-            outputs = [key for key in unit.outputs if not _is_variable(key) and key not in begun]
+            outputs = [key for key in unit.outputs if not is_variable(key) and key not in begun]
             begun |= set(unit.outputs)
             for place, key in enumerate(unit.keys):
-                if unit.region is not None and isinstance(key, tuple) and key[0] != "variable":
+                if unit.region is not None and isinstance(key, tuple) and not is_variable(key):
                     buffer = unit.region.buffers[place]
                     sizes[number_of(key)] = buffer.size * buffer.dtype.size
-            inputs = [key for key in (*unit.inputs, *unit.outputs) if not _is_variable(key) and key not in outputs]
+            inputs = [key for key in (*unit.inputs, *unit.outputs) if not is_variable(key) and key not in outputs]
             scratch = list(unit.call.scratch) if unit.call is not None else []
             unit.scratch = tuple(number_of(("scratch", len(steps), place)) for place in range(len(scratch)))
             made: dict[Key, int | None] = {
@@ -240,10 +240,6 @@ def _planned(schedule: Schedule, runs: list[Run], fresh: dict[Key, int], result_
     results = tuple(number_of(key) for key in result_keys)
     allocation = plan_memory(steps, results)
     return Layout(schedule, runs, allocation, numbers, fresh, frozenset(host_outputs), tuple(steps), results)
-
-
-def _is_variable(key: Key) -> bool:
-    return isinstance(key, tuple) and key[0] == "variable"
 
 
 def _may_share(schedule: Schedule, unit: Unit, key: Key, outputs: Sequence[Key]) -> bool:

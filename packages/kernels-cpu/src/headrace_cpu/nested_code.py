@@ -13,9 +13,11 @@ from collections.abc import Sequence
 
 from headrace.types import DType
 from headrace_cpu.block import block_of, place_of
+from headrace_cpu.estimates import estimate
 from headrace_cpu.layout import Layout, Unit
 from headrace_cpu.lists import RECORD
 from headrace_cpu.nesting import LINE, NativeBranch, NativeLoop
+from headrace_cpu.sharing import side_by_side
 from headrace_cpu.text import Text
 from headrace_cpu.units import (
     BUDGET,
@@ -24,7 +26,7 @@ from headrace_cpu.units import (
     Module,
     copy_bytes,
     entry,
-    estimate,
+    frame,
     pointer_to,
     set_entry,
     write_units,
@@ -76,14 +78,10 @@ def _offset(t: Text, pointer: str, offset: int | str) -> str:
     return t.put(f"getelementptr i8, ptr {pointer}, i64 {offset}")
 
 
-def _defined(module: Module, kind: str, t: Text, largest: int = 1) -> str:
+def _defined(module: Module, kind: str, t: Text, stack: Sequence[str] = ()) -> str:
     """Add a finished function to the module; gives its name."""
     symbol = module.symbol(kind)
-    head = [
-        f"define internal i32 @{symbol}({_PARAMETERS}) {{",
-        f"  %args = alloca [{largest + 1} x ptr], align 64",
-        "  %job = alloca [2 x i64], align 16",
-    ]
+    head = [f"define internal i32 @{symbol}({_PARAMETERS}) {{", *stack]
     module.functions[symbol] = "\n".join([*head, *t.allocas, *t.lines, "}"])
     return symbol
 
@@ -101,7 +99,8 @@ def _block(module: Module, layout: Layout, unwanted: frozenset[int]) -> str:
     t = module.text()
     data = [_given(t, number) for number in range(count)]
     data += [_given(t, count + layout.fresh[key]) for key in fresh]
-    write_units(module, t, block, data)
+    together = side_by_side(block) if module.openmp else ()
+    write_units(module, t, block, data, together=together)
     given = {key: number for number, key in enumerate(slots)}
     for position, number in enumerate(program.results):
         root = roots.get(number, number)
@@ -111,8 +110,7 @@ def _block(module: Module, layout: Layout, unwanted: frozenset[int]) -> str:
             source = pointer_to(t, place_of(layout, root, module.constant, given), data)
             copy_bytes(t, _given(t, count + position), source, size)
     t.line("ret i32 0")
-    largest = max((len(unit.keys) + len(unit.scratch) for unit in layout.units if unit.is_shared), default=1)
-    return _defined(module, "block", t, largest)
+    return _defined(module, "block", t, frame(block.units, together))
 
 
 def _truth(t: Text, pointer: str, dtype: DType) -> str:

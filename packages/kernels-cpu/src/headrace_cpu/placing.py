@@ -107,7 +107,8 @@ class _Placing:
                 continue
             if position in calls:
                 at, call = calls[position]
-                self.products[at] = call
+                if call.packing is None and call.variable is None:
+                    self.products[at] = call
             elif position not in self.found.lines:
                 constants = tuple(map(self._constant, line.inputs))
                 request = Request.of(line.op, constants)

@@ -1,7 +1,8 @@
 """From a program to groups in the order in which they run: what is fused, what a library does, what stays with NumPy.
 
-Memory has keys: an int for the value of an operation, `("variable", n)` for the state behind a handle. Values that are
-only another view of the same elements (reshape, identity) share the key of what they view.
+Memory has keys: an int for the value of an operation, `("variable", n)` for the state behind a handle, `("packed", n)`
+for a factor in the layout that products like. Values that are only another view of the same elements (reshape,
+identity) share the key of what they view.
 """
 
 from __future__ import annotations
@@ -22,20 +23,18 @@ from headrace.loops.registry import LoopContext, find_loops
 from headrace.loops.value import Value, constant
 from headrace.plan import Line, Program
 from headrace.types import Array
-from headrace_cpu.absorbing import Absorbed, absorb
+from headrace_cpu.absorbing import Absorbed, Call, absorb
 from headrace_cpu.gathering import Gather, gather_call
 from headrace_cpu.lists import CHANGING, RECORD, ListOp, ListUse
-from headrace_cpu.onednn import Request
+from headrace_cpu.onednn import LibraryCall, Request
 from headrace_cpu.placing import place
 from headrace_cpu.scalars import prints
 from headrace_cpu.scans import Scan, scan_call
 from headrace_cpu.scattering import FirstRows, RangeCheck, Rows, known_below, rows_call
-from headrace_cpu.values import VIEWS, byte_count, integers, is_native, stored
+from headrace_cpu.values import READING, VIEWS, byte_count, integers, is_native, stored
 
-__all__ = ["Key", "Schedule", "is_native", "schedule"]
+__all__ = ["Key", "Schedule", "is_native", "is_variable", "schedule"]
 
-READING = frozenset({"ReadVariableOp", "ResourceGather", "VariableShape", "VarIsInitializedOp", "_GatherRows"})
-"""Operations that take a handle and do not change what it stands for."""
 APPLIED_BYTES = 1 << 22
 """Gradients of so many bytes are applied before more are made: a run of its own costs some 10 us, writing and reading
 them again from memory several hundred."""
@@ -223,13 +222,20 @@ class _Maker:
         if position in self.absorbed.lines:
             self.finished[line.op] = self._waits(line)
             return
-        inputs, outputs = line.inputs, line.outputs
+        inputs: tuple[Key, ...] = line.inputs
+        outputs = line.outputs
         extras: tuple[int, ...] = ()
         waits, items = self._waits(line), None
+        changed: tuple[int, ...] = ()
         call = self.absorbed.calls.get(position)
         if call is not None:
             step, inputs, extras, outputs = call.step, call.inputs, call.extras, call.outputs
             position, line = call.line, self.schedule.program.lines[call.line]
+            if call.packing is not None:
+                inputs = (inputs[0], self._packed(position, line, call))
+            if call.variable is not None:  # it is written in place of the output
+                self.schedule.roots[outputs[0]] = self.memory(call.variable)
+                changed, outputs = (call.variable,), ()
             self.schedule.together[len(self.schedule.items)] = call.lines
         else:
             items = self._loops(line) if native else None
@@ -246,13 +252,26 @@ class _Maker:
         if items is None:
             if step is not None:
                 waits |= self._checked(position, line, step)
-                changed = inputs[:1] if isinstance(step, Rows) and step.change != "sum" else ()
+                if isinstance(step, Rows) and step.change != "sum":
+                    changed = line.inputs[:1]
                 self.schedule.library[len(self.schedule.items)] = step
                 made = (*outputs, *map(self.memory, changed))
                 self.schedule.memory[len(self.schedule.items)] = tuple(map(self.memory, inputs)), made
                 self.schedule.extras[len(self.schedule.items)] = tuple(map(self.memory, extras))
             items = [self._opaque(line, (*inputs, *extras), outputs, waits, call is not None and call.partial)]
         self._append(position, at, items)
+
+    def _packed(self, position: int, line: Line, call: Call) -> Key:
+        """The memory of a factor in the layout of a product, which is filled before the first product that reads it."""
+        key, source = ("packed", call.packing), self.memory(call.inputs[1])
+        if key not in self.schedule.sizes:
+            number, packing = len(self.schedule.items), call.step.packing
+            self.schedule.sizes[key] = packing.size
+            self.schedule.library[number] = packing.call
+            self.schedule.memory[number] = (source,), (key,)
+            strict = frozenset([source]) if isinstance(source, tuple) else frozenset()
+            self._append(position, line.op, [Item(line.op.name, (), (source,), (key,), strict, self._waits(line))])
+        return key
 
     def _append(self, position: int, at: Operation, items: Sequence[Item]) -> None:
         first = len(self.schedule.items)
@@ -269,7 +288,7 @@ class _Maker:
             if is_native(tensor):
                 self.schedule.specs[key] = tensor
                 self.schedule.sizes[key] = byte_count(tensor)
-        elif isinstance(key, tuple) and key[0] == "variable":
+        elif is_variable(key):
             storage = self.schedule.storages[key[1]]
             self.schedule.sizes[key] = math.prod(storage.shape.as_tuple()) * storage.dtype.size
 
@@ -428,22 +447,24 @@ class _Maker:
             line.op, _known(constants.get(line.inputs[place])) if len(line.inputs) > place else None, shape
         )
 
-    def memory(self, number: int) -> Key:
-        """The key of a value, or of the variable behind a handle."""
+    def memory(self, number: Key) -> Key:
+        """The key of a value, or of the variable behind a handle; of a key itself."""
+        if isinstance(number, tuple):
+            return number
         storage = self.storage(number)
         return self.root(number) if storage is None else self.schedule.storage_key(storage)
 
     def _opaque(
-        self, line: Line, inputs: Sequence[int], outputs: Sequence[int], waits: frozenset[int], partial: bool
+        self, line: Line, inputs: Sequence[Key], outputs: Sequence[int], waits: frozenset[int], partial: bool
     ) -> Item:
         reads: list[Key] = []
         handles: list[Key] = []
         for number in inputs:
-            storage = self.storage(number)
-            if storage is not None:
-                handles.append(self.schedule.storage_key(storage))
+            key = self.memory(number)
+            if isinstance(number, int) and self.storage(number) is not None:
+                handles.append(key)
             elif number not in self.schedule.program.constants:
-                reads.append(self.root(number))
+                reads.append(key)
         touched = (*reads, *handles)
         return Item(
             name=line.op.name,
@@ -559,6 +580,7 @@ def _ordered(schedule: Schedule) -> list[tuple[str, list[int]]]:
     ready: dict[str, list[int]] = {name: [] for name in ("draw", "compute", "host", "update", "wait")}
     kinds = [_kind(schedule, group) for group in schedule.groups]
     kept = [_values_bytes(schedule, group) for group in schedule.groups]
+    apart = {number for number, group in enumerate(schedule.groups) if _is_apart(schedule, group)}
     for number, count in enumerate(missing):
         if not count:
             ready[kinds[number]].append(number)
@@ -567,7 +589,7 @@ def _ordered(schedule: Schedule) -> list[tuple[str, list[int]]]:
         large = sum(kept[number] for number in ready["update"]) >= APPLIED_BYTES
         kind = "update" if large else next(name for name, numbers in ready.items() if numbers)
         run: list[int] = []
-        while ready[kind] and not (kind == "wait" and run):
+        while ready[kind] and not (run and (kind == "wait" or apart & {run[-1], min(ready[kind])})):
             if run and kind != "update" and sum(kept[number] for number in ready["update"]) >= APPLIED_BYTES:
                 break
             number = min(ready[kind])
@@ -584,6 +606,13 @@ def _ordered(schedule: Schedule) -> list[tuple[str, list[int]]]:
     return order
 
 
+def _is_apart(schedule: Schedule, group: Group) -> bool:
+    """True for a large product that is added up in a variable: it is a run of its own, so that no other lock waits."""
+    first = group.items[0]
+    sums = isinstance(schedule.library.get(first), LibraryCall)
+    return sums and any(is_variable(key) and schedule.sizes[key] >= APPLIED_BYTES for key in group.writes)
+
+
 def _values_bytes(schedule: Schedule, group: Group) -> int:
     """Bytes of the values that are kept until a group has run."""
     return sum(schedule.sizes.get(key, 0) for key in group.reads if isinstance(key, int))
@@ -594,4 +623,9 @@ def _kind(schedule: Schedule, group: Group) -> str:
     if not schedule.items[first].has_loops and first not in schedule.library:
         op = schedule.program.lines[schedule.lines[first]].op
         return "wait" if op.blocks else "draw" if op.type == "_NextRandom" else "host"
-    return "update" if any(isinstance(key, tuple) for key in group.writes) else "compute"
+    return "update" if any(is_variable(key) for key in group.writes) else "compute"
+
+
+def is_variable(key: Key) -> bool:
+    """True for the state behind a handle."""
+    return isinstance(key, tuple) and key[0] == "variable"

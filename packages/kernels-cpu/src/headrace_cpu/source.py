@@ -14,15 +14,26 @@ from headrace.plan import ALIGNMENT, Line, group_inputs
 from headrace.types import Array, float32
 from headrace_cpu import calling
 from headrace_cpu.block import Block, block_of, integers_of
-from headrace_cpu.calling import Failure, Located, call_again, call_followed, call_in_slices, call_updating, checked
+from headrace_cpu.calling import (
+    Failure,
+    Located,
+    call_again,
+    call_followed,
+    call_in_slices,
+    call_updating,
+    checked,
+    lock_order,
+)
 from headrace_cpu.driver import DriverText, write_driver
+from headrace_cpu.estimates import contains_blocks
 from headrace_cpu.gathering import Gather
 from headrace_cpu.host import host
 from headrace_cpu.layout import Layout, Run, Unit
 from headrace_cpu.lists import ListOp
 from headrace_cpu.scattering import FirstRows, RangeCheck, Rows
 from headrace_cpu.scheduling import Key
-from headrace_cpu.units import Stop, contains_blocks, stops_in
+from headrace_cpu.sharing import side_by_side
+from headrace_cpu.units import Stop, stops_in
 
 __all__ = ["StepSource"]
 
@@ -164,12 +175,13 @@ class StepSource:
             return text, f"hook({started}); {text}"
         block = block_of(self.layout, run.units, self._constants.offset)
         machine = host()
+        together = side_by_side(block) if machine.openmp else ()
         stops: Sequence[Stop] = ()
         if run.kind == "compute":  # what updates variables holds their locks, and does all of it or nothing
             sizes = self.layout.schedule.sizes
-            stops = stops_in(run.units, lambda key: sizes.get(key, 0), calling.SLICE)
+            stops = stops_in(run.units, lambda key: sizes.get(key, 0), calling.SLICE, together)
         driver = write_driver(
-            block, self._constants.offset, self._new_store, machine.lanes, stops, openmp=machine.openmp
+            block, self._constants.offset, self._new_store, machine.lanes, stops, together, openmp=machine.openmp
         )
         table = len(self.drivers)
         self.drivers.append(driver)
@@ -186,8 +198,10 @@ class StepSource:
                 return f"slices({in_slices}, context.stores)", followed
             return f"run{number}({items}, {tail}) and again(run{number}, {items}, {tail}, where{number})", followed
         storages = self.layout.schedule.storages
-        held = sorted({key[1] for key in written})
-        self.namespace[f"held{number}"] = tuple(storages[item] for item in held)
+        numbers = {id(storages[key[1]]): key[1] for key in written}
+        ordered = lock_order(storages[number] for number in numbers.values())
+        held = [numbers[id(storage)] for storage in ordered]
+        self.namespace[f"held{number}"] = tuple(ordered)
         self.namespace[f"blank{number}"] = self._blank(run, held)
         self.namespace[f"slots{number}"] = tuple(
             held.index(key[1]) if isinstance(key, tuple) and key in written else None for key in block.slots
@@ -238,10 +252,13 @@ class StepSource:
             return Located(block.places[key], dtype, shape, is_list=True)
         return Located(block.places[key], integers_of(self.layout, key)[0], shape)
 
-    def _blank(self, run: Run, held: Sequence[int]) -> tuple[bool, ...]:
-        """For each variable whether the run writes it without reading it, so that it need not have a value."""
+    def _blank(self, run: Run, held: Sequence[int]) -> tuple[tuple[int, ...] | None, ...]:
+        """For each variable its shape if the run writes it without reading it, so that it need not have a value."""
         read = {key for unit in run.units for key in unit.inputs}
-        return tuple(("variable", number) not in read for number in held)
+        shapes = [self._storage_shape(("variable", number)) for number in held]
+        return tuple(
+            None if ("variable", number) in read else shape for number, shape in zip(held, shapes, strict=True)
+        )
 
     def _item(self, key: Key) -> str:
         """An array for the list; what NumPy kernels gave is checked, since native code trusts it."""

@@ -9,21 +9,20 @@ clears the entry.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.loops.ir import Region
 from headrace_cpu.block import Block, ConstantPlace, Place
+from headrace_cpu.estimates import SERIAL_NANOSECONDS, contains_blocks, estimate, shared_nanoseconds, shared_points
 from headrace_cpu.gathering import Gather
 from headrace_cpu.layout import Unit
 from headrace_cpu.list_code import ListWriter
 from headrace_cpu.lists import ListOp
-from headrace_cpu.pooling import Pooling
 from headrace_cpu.printer import print_region
-from headrace_cpu.scans import Scan
 from headrace_cpu.scattering import FirstRows, RangeCheck, Rows
+from headrace_cpu.sharing import ROW, SHARE, shares
 from headrace_cpu.text import Text
 
 __all__ = [
@@ -42,10 +41,9 @@ __all__ = [
     "TRACED",
     "Module",
     "Stop",
-    "contains_blocks",
     "copy_bytes",
     "entry",
-    "estimate",
+    "frame",
     "may_pause",
     "pointer_to",
     "set_entry",
@@ -59,12 +57,6 @@ __all__ = [
 """Positions in the table."""
 PAUSED, GROW = -2, -3
 """The answers of a function that wants to be called again."""
-SERIAL_NANOSECONDS = 15_000
-"""Work below which waking other threads costs more than it saves."""
-COSTLY = frozenset(
-    {"cos", "div", "erf", "exp", "expm1", "log", "log1p", "philox", "pow", "rsqrt", "sigmoid", "sin", "sqrt", "tanh"}
-)
-
 WriteNested = Callable[["Module", Text, Unit, Sequence[str]], str]
 """Writes a call of what a unit that contains blocks does; gives the register of its answer."""
 
@@ -118,7 +110,14 @@ class Stop:
     nanoseconds: int
 
 
-def write_units(module: Module, t: Text, block: Block, data: Sequence[str], stops: Sequence[Stop] = ()) -> None:
+def write_units(
+    module: Module,
+    t: Text,
+    block: Block,
+    data: Sequence[str],
+    stops: Sequence[Stop] = (),
+    together: Iterable[range] = (),
+) -> None:
     """Write the calls of a block.
 
     Args:
@@ -128,11 +127,14 @@ def write_units(module: Module, t: Text, block: Block, data: Sequence[str], stop
       data: registers of the pointers that the block is given.
       stops: where it may pause between units. Its state is then -1 minus the position of the unit that comes next; in
         a unit that paused itself it is the position of that one.
+      together: which units run side by side (see `sharing.side_by_side`).
     """
     pausing = [position for position, unit in enumerate(block.units) if may_pause(unit)]
     before = {stop.unit: stop for stop in stops}
     if pausing or before:
         _resume(t, {position: f"unit{position}" for position in pausing} | {-1 - n: f"after{n}" for n in before})
+    joined = {position for positions in together for position in positions[1:]}
+    calls: list[_Call] = []
     for position, unit in enumerate(block.units):
         if position in before:
             _stop(t, before[position])
@@ -140,30 +142,40 @@ def write_units(module: Module, t: Text, block: Block, data: Sequence[str], stop
             t.line(f"br label %unit{position}")
             t.start(f"unit{position}")
         pointers = [pointer_to(t, block.places[key], data) for key in unit.keys]
-        if unit.region is not None:
-            _region(module, t, unit.region, pointers)
-        elif isinstance(unit.call, (Pooling, Scan)):
-            _points(module, t, unit.call, pointers)
+        pointers += [pointer_to(t, place, data) for place in block.scratch[position]]
+        if unit.is_shared:
+            if isinstance(unit.call, Rows) and unit.call.check is not None:
+                _check(t, position, pointers[unit.call.pointers[1]], unit.call.check)
+            calls.append(_shared(module, t, unit, pointers))
+            if position + 1 not in joined:
+                _share_out(module, t, calls)
+                calls = []
         elif isinstance(unit.call, Gather):
             _gather(t, position, unit.call, pointers)
-        elif isinstance(unit.call, (FirstRows, RangeCheck, Rows)):
-            pointers += [pointer_to(t, place, data) for place in block.scratch[position]]
-            _rows(module, t, position, unit.call, pointers)
+        elif isinstance(unit.call, FirstRows):
+            _first_rows(t, position, unit.call, pointers)
+        elif isinstance(unit.call, RangeCheck):
+            _check(t, position, pointers[0], unit.call)
         elif unit.bound:
             _check(t, position, pointers[0], RangeCheck(*block.integers[unit.keys[0]], unit.bound))
         elif isinstance(unit.call, ListOp):
             _list_op(module, t, position, unit.call, pointers)
+        elif contains_blocks(unit):
+            _nested(module, t, position, unit, pointers)
         else:
-            pointers += [pointer_to(t, place, data) for place in block.scratch[position]]
-            if contains_blocks(unit):
-                _nested(module, t, position, unit, pointers)
-            else:
-                _library(module, t, position, unit, pointers)
+            _library(module, t, position, unit, pointers)
 
 
-def contains_blocks(unit: Unit) -> bool:
-    """True for a loop or branch."""
-    return hasattr(unit.call, "layouts")
+def frame(units: Sequence[Unit], together: Iterable[range]) -> list[str]:
+    """What a function that runs units has on its stack: pointers of what threads share, and what they are told.
+
+    Args:
+      units: what it runs.
+      together: which of them run side by side.
+    """
+    counts = [len(unit.keys) + len(unit.scratch) if unit.is_shared else 0 for unit in units]
+    largest = max([1, *counts, *(sum(counts[position] for position in positions) for positions in together)])
+    return [f"  %args = alloca [{largest} x ptr], align 64", "  %job = alloca [3 x i64], align 16"]
 
 
 def may_pause(unit: Unit) -> bool:
@@ -254,126 +266,87 @@ def _list_op(module: Module, t: Text, position: int, op: ListOp, pointers: Seque
     ListWriter(t, op, pointers, make_store, ask_room, lambda wrong: _fail_if(t, position, wrong)).write()
 
 
-def _region(module: Module, t: Text, region: Region, pointers: Sequence[str]) -> None:
-    printed = print_region(region, module.lanes)
-    t.functions |= printed.functions
-    symbol = module.regions.setdefault(printed.body, f"region{len(module.regions)}")
-    t.functions[symbol] = printed.body.replace("SYMBOL", symbol)
-    _share_out(module, t, symbol, math.prod(region.outer), nanoseconds(region), pointers)
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call of a function of pointers that threads share: the numbers of its points are its other arguments."""
+
+    symbol: str
+    points: int
+    nanoseconds: float
+    pointers: Sequence[str]
 
 
-def _points(module: Module, t: Text, call: Pooling | Rows | Scan, pointers: Sequence[str]) -> None:
-    symbol = call.symbol(module.lanes)
-    if symbol not in t.functions:
-        body, needed = call.written(module.lanes)
-        t.functions |= needed
-        t.functions[symbol] = body.replace("SYMBOL", symbol)
-    _share_out(module, t, symbol, call.points, call.nanoseconds, pointers)
+def _shared(module: Module, t: Text, unit: Unit, pointers: Sequence[str]) -> _Call:
+    """Add the function of a unit that threads share to the module."""
+    if unit.region is not None:
+        printed = print_region(unit.region, module.lanes)
+        t.functions |= printed.functions
+        symbol = module.regions.setdefault(printed.body, f"region{len(module.regions)}")
+        t.functions[symbol] = printed.body.replace("SYMBOL", symbol)
+    else:
+        symbol = unit.call.symbol(module.lanes)
+        if symbol not in t.functions:
+            body, needed = unit.call.written(module.lanes)
+            t.functions |= needed
+            t.functions[symbol] = body.replace("SYMBOL", symbol)
+    return _Call(symbol, shared_points(unit), shared_nanoseconds(unit), pointers)
 
 
-def _rows(module: Module, t: Text, position: int, call: FirstRows | RangeCheck | Rows, pointers: Sequence[str]) -> None:
-    if isinstance(call, FirstRows):
-        t.functions[call.symbol] = call.text()
-        given = ", ".join(f"ptr {pointer}" for pointer in pointers)
-        sizes = f"i64 {call.count}, i64 {call.bound}, i64 {64 - call.bits}, i64 {(1 << call.bits) - 1}"
-        _fail_if(t, position, t.put(f"call i1 @{call.symbol}({given}, {sizes})"))
-        return
-    check = call.check if isinstance(call, Rows) else call
-    if check is not None:
-        looked_at = call.pointers[1] if isinstance(call, Rows) else 0
-        _check(t, position, pointers[looked_at], check)
-    if isinstance(call, Rows):
-        _points(module, t, call, pointers)
+def _first_rows(t: Text, position: int, call: FirstRows, pointers: Sequence[str]) -> None:
+    t.functions[call.symbol] = call.text()
+    given = ", ".join(f"ptr {pointer}" for pointer in pointers)
+    sizes = f"i64 {call.count}, i64 {call.bound}, i64 {64 - call.bits}, i64 {(1 << call.bits) - 1}"
+    _fail_if(t, position, t.put(f"call i1 @{call.symbol}({given}, {sizes})"))
 
 
-def _share_out(module: Module, t: Text, symbol: str, points: int, nanoseconds: float, pointers: Sequence[str]) -> None:
-    """Let threads share the points of a function, where there is enough work."""
-    for number, pointer in enumerate(pointers):
-        t.line(f"store ptr {pointer}, ptr {t.put(f'getelementptr ptr, ptr %args, i64 {number}')}")
-    if not module.openmp or points < 2 or nanoseconds < SERIAL_NANOSECONDS:
-        t.line(f"call void @{symbol}(ptr %args, i64 0, i64 {points})")
+def _share_out(module: Module, t: Text, calls: Sequence[_Call]) -> None:
+    """Let threads share the points of some functions, where there is enough work."""
+    firsts = list(itertools.accumulate((len(call.pointers) for call in calls), initial=0))
+    for first, call in zip(firsts, calls, strict=False):
+        for number, pointer in enumerate(call.pointers, first):
+            t.line(f"store ptr {pointer}, ptr {t.put(f'getelementptr ptr, ptr %args, i64 {number}')}")
+    points = sum(call.points for call in calls)
+    if not module.openmp or points < 2 or sum(call.nanoseconds for call in calls) < SERIAL_NANOSECONDS:
+        for first, call in zip(firsts, calls, strict=False):
+            args = t.put(f"getelementptr ptr, ptr %args, i64 {first}")
+            t.line(f"call void @{call.symbol}(ptr {args}, i64 0, i64 {call.points})")
         return
     t.functions["GOMP_parallel"] = "declare void @GOMP_parallel(ptr, ptr, i32, i32)"
     t.functions["omp_get_thread_num"] = "declare i32 @omp_get_thread_num()"
     t.functions["omp_get_num_threads"] = "declare i32 @omp_get_num_threads()"
     t.functions["llvm.smin.i64"] = "declare i64 @llvm.smin.i64(i64, i64)"
-    t.functions[f"{symbol}.share"] = _share(symbol)
-    t.line(f"store i64 {points}, ptr %job")
-    t.line(f"store ptr %args, ptr {t.put('getelementptr i64, ptr %job, i64 1')}")
+    t.functions["llvm.smax.i64"] = "declare i64 @llvm.smax.i64(i64, i64)"
+    t.functions["share"] = SHARE
+    rows = module.symbol("rows")
+    parts = zip(calls, firsts, shares([(call.points, call.nanoseconds) for call in calls]), strict=False)
+    content = ", ".join(
+        f"{ROW} {{ ptr @{call.symbol}, "
+        + ", ".join(f"i64 {number}" for number in (first, share.points, share.start, share.cost, share.total))
+        + " }"
+        for call, first, share in parts
+    )
+    t.functions[rows] = f"@{rows} = private unnamed_addr constant [{len(calls)} x {ROW}] [{content}]"
+    t.line(f"store ptr @{rows}, ptr %job")
+    t.line(f"store i64 {len(calls)}, ptr {t.put('getelementptr i64, ptr %job, i64 1')}")
+    t.line(f"store ptr %args, ptr {t.put('getelementptr i64, ptr %job, i64 2')}")
     limited = t.put(f"call i64 @llvm.smin.i64(i64 {entry(t, THREADS)}, i64 {points})")
     short = t.put(f"trunc i64 {limited} to i32")
-    t.line(f"call void @GOMP_parallel(ptr @{symbol}.share, ptr %job, i32 {short}, i32 0)")
+    t.line(f"call void @GOMP_parallel(ptr @share, ptr %job, i32 {short}, i32 0)")
 
 
-def _share(symbol: str) -> str:
-    """What each thread of the pool runs: its part of the outer points."""
-    return f"""define internal void @{symbol}.share(ptr %job) {{
-  %points = load i64, ptr %job
-  %second = getelementptr i64, ptr %job, i64 1
-  %args = load ptr, ptr %second
-  %t = call i32 @omp_get_thread_num()
-  %c = call i32 @omp_get_num_threads()
-  %thread = zext i32 %t to i64
-  %count = zext i32 %c to i64
-  %a = mul i64 %points, %thread
-  %begin = udiv i64 %a, %count
-  %next = add i64 %thread, 1
-  %b = mul i64 %points, %next
-  %end = udiv i64 %b, %count
-  call void @{symbol}(ptr %args, i64 %begin, i64 %end)
-  ret void
-}}"""
-
-
-def nanoseconds(region: Region) -> float:
-    """A rough estimate of what a region takes on one thread, by the instructions of one vector and its bytes."""
-    total = 0.0
-    points = math.prod(region.outer)
-    for loop in region.loops:
-        seen: set[int] = set()
-        stack = [item.value for item in loop.accumulates] + [store.value for store in (*loop.stores, *loop.after)]
-        cost = 0.0
-        while stack:
-            expr = stack.pop()
-            if id(expr) not in seen:
-                seen.add(id(expr))
-                stack.extend(expr.args)
-                cost += 1.0 if expr.op in COSTLY else 0.15 if expr.op == "load" else 0.03
-        total += points * math.prod(axis.extent for axis in loop.axes) * (cost + 0.15 * len(loop.stores))
-    return total
-
-
-def estimate(units: Sequence[Unit], size_of: Callable[[Any], int]) -> int:
-    """Nanoseconds that some units may take, loops inside left out: these count for themselves.
-
-    Args:
-      units: the units.
-      size_of: gives the bytes of a memory.
-    """
-    total = 5.0
-    for unit in units:
-        if unit.region is not None:
-            total += nanoseconds(unit.region)
-        elif isinstance(unit.call, (Pooling, Rows, Scan)):
-            total += unit.call.nanoseconds
-        elif contains_blocks(unit):
-            total += 5.0
-        elif isinstance(unit.call, (FirstRows, Gather, ListOp, RangeCheck)):
-            total += 5.0 + 0.2 * sum(map(size_of, unit.keys))
-        else:  # a product of square matrices of that many bytes takes no longer, and few things take more
-            total += 100.0 + 0.001 * sum(map(size_of, unit.keys)) ** 1.5
-    return math.ceil(total)
-
-
-def stops_in(units: Sequence[Unit], size_of: Callable[[Any], int], slice_nanoseconds: int) -> tuple[Stop, ...]:
+def stops_in(
+    units: Sequence[Unit], size_of: Callable[[Any], int], slice_nanoseconds: int, together: Iterable[range] = ()
+) -> tuple[Stop, ...]:
     """Where a driver of some units may pause: before each group of operations.
 
     Args:
       units: the units.
       size_of: gives the bytes of a memory.
       slice_nanoseconds: how long it should take at most between two pauses.
+      together: which units run side by side: these are not told apart.
     """
-    places = [position for position, unit in enumerate(units) if unit.begins is not None]
+    inside = {position for positions in together for position in positions[1:]}
+    places = [position for position, unit in enumerate(units) if unit.begins is not None and position not in inside]
     ends = [*places[1:], len(units)][: len(places)]
     costs = [estimate(units[place:end], size_of) for place, end in zip(places, ends, strict=True)]
     is_short = sum(costs) <= slice_nanoseconds

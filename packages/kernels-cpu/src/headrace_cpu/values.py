@@ -7,7 +7,10 @@ import math
 from headrace import Tensor
 from headrace.types import Array, DType, int8, int16, int32, uint8, uint16
 
-__all__ = ["VIEWS", "byte_count", "integers", "is_native", "stored"]
+__all__ = ["READING", "VIEWS", "byte_count", "integers", "is_native", "stored"]
+
+READING = frozenset({"ReadVariableOp", "ResourceGather", "VariableShape", "VarIsInitializedOp", "_GatherRows"})
+"""Operations that take a handle and do not change what it stands for."""
 
 VIEWS = frozenset(
     {"EnsureShape", "ExpandDims", "Identity", "PreventGradient", "Reshape", "Snapshot", "Squeeze", "StopGradient"}

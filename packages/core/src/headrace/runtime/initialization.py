@@ -11,6 +11,8 @@ from headrace.runtime.resources import ResourceManager, VariableBuffer
 
 __all__ = ["buffer_of", "initialize_variables"]
 
+SMALL_BYTES = 1 << 16
+"""Bytes of a variable up to which its initial value is computed with those of others."""
 _NEEDS_NO_VALUE = frozenset({"AssignVariableOp", "VarIsInitializedOp", "DestroyResourceOp", "RestoreV2"})
 """What may be done with the handle of a variable that has no value yet."""
 
@@ -53,9 +55,30 @@ def initialize_variables(
     orphans = [handle for handle in waiting if initializers.get(handle) is None]
     if orphans:
         raise _no_initializer(orphans)
-    for handle in _in_order(waiting, initializers, resources):
-        if _uninitialized([handle], resources):
-            run([_initializer(handle, initializers)])
+    for together in _batches(_in_order(waiting, initializers, resources), initializers):
+        left = _uninitialized(together, resources)
+        if left:
+            run([_initializer(handle, initializers) for handle in left])
+
+
+def _batches(handles: Sequence[Tensor], initializers: Mapping[Tensor, Operation | None]) -> Iterator[list[Tensor]]:
+    """Small variables together, for to make a plan takes longer than to fill them; all others one by one.
+
+    What starts from the value of another variable comes by itself too, after that one.
+    """
+    small: list[Tensor] = []
+    for handle in handles:
+        shape, dtype = handle.op.attrs["shape"], handle.op.attrs["dtype"]
+        is_small = shape.is_fully_defined and (shape.num_elements or 0) * dtype.size <= SMALL_BYTES
+        if is_small and not _handles_read(_needed([_initializer(handle, initializers)], frozenset())):
+            small.append(handle)
+            continue
+        if small:
+            yield small
+            small = []
+        yield [handle]
+    if small:
+        yield small
 
 
 def _in_order(

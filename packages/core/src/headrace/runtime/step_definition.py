@@ -17,6 +17,7 @@ from headrace.errors import FeedError, ResourceExhaustedError
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 from headrace.plan.background import PlanInTime, compiled_in_time
+from headrace.plan.garbage import rare_collections
 from headrace.plan.plan import Plan, compile_plan, find_backend
 from headrace.plan.threads import blas_pools
 from headrace.runtime.executor import StepExecutor, run_step
@@ -165,10 +166,11 @@ class StepDefinition:
         """A plan for feeds of these shapes, and the one that comes in its place, if any."""
 
         def make(config: Config = self._config) -> Plan:
-            return compile_plan(
-                self._graph, self._fetches, self._targets, self._feeds, [Shape(shape) for shape in shapes],
-                self._resources, config, StepExecutor, PartsExecutor,
-            )  # fmt: skip
+            with rare_collections():
+                return compile_plan(
+                    self._graph, self._fetches, self._targets, self._feeds, [Shape(shape) for shape in shapes],
+                    self._resources, config, StepExecutor, PartsExecutor,
+                )  # fmt: skip
 
         def stand_in() -> Plan | None:
             try:
@@ -191,7 +193,7 @@ class StepDefinition:
                 self._plans[shapes] = better.result()
 
     def _initialize(self) -> None:
-        with self._resources.lookup_or_create("initialization", threading.RLock):
+        with self._resources.lookup_or_create("initialization", threading.RLock), rare_collections():
             initialize_variables(
                 self._graph, self._fetches, self._targets, self._feeds, self._resources, self._run_once
             )

@@ -28,12 +28,27 @@ class LibraryCall:
       scratch: bytes of each scratch memory.
       constants: arrays that the primitives read, as they lie in memory.
       cleared: (pointer, bytes) of outputs that are zeros.
+      packing: what brings the second factor where the call reads it, if the request says that it is packed.
     """
 
     primitives: tuple[Primitive, ...]
     scratch: tuple[int, ...] = ()
     constants: tuple[Array, ...] = ()
     cleared: tuple[tuple[int, int], ...] = ()
+    packing: Packing | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """How a factor is brought into the layout that a product likes best.
+
+    Attributes:
+      call: copies the factor.
+      size: bytes of the copy.
+    """
+
+    call: LibraryCall
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +60,10 @@ class Request:
       dtypes: of its inputs, then of its outputs, as they lie in memory: a float32 may lie there as bfloat16.
       constants: for each input its value where that is known when the plan is made, else None.
       epilogue: what follows on the result, with the dtype of what it reads beside that: `bias` (one number for each of
-        the last axis), `add` (as many as the result). The pointers of these come after those of the outputs.
+        the last axis), `add` (as many as the result), `onto` (the memory of the result itself). The pointers of these
+        come after those of the outputs.
+      packed: the second factor of a product lies in memory in the layout that the product likes best.
+      onto: how many times what the memory of the result holds before is added to it, for an epilogue with that.
       places: for each input, then the first output, how it lies in the memory that its pointer stands for, or None
         where it has that for itself. Only products have such; empty where all have it for themselves.
     """
@@ -54,6 +72,8 @@ class Request:
     dtypes: tuple[DType, ...]
     constants: tuple[Array | None, ...]
     epilogue: tuple[tuple[str, DType], ...] = ()
+    packed: bool = False
+    onto: float = 0.0
     places: tuple[View | None, ...] = ()
 
     @classmethod
@@ -131,6 +151,7 @@ class CallWriter:
     _scratch: list[int] = field(default_factory=list)
     _constants: list[Array] = field(default_factory=list)
     _cleared: list[tuple[int, int]] = field(default_factory=list)
+    _packing: Packing | None = None
     has_epilogue: bool = False
 
     def __post_init__(self) -> None:
@@ -153,15 +174,17 @@ class CallWriter:
         """
         self.has_epilogue = True
         place, bias = len(self.request.dtypes), None
-        steps: list[tuple[str, Descriptor | None]] = []
+        steps: list[Descriptor | float] = []
         arguments = []
         for kind, dtype in self.request.epilogue:
             if kind == "bias":
                 bias = place
+            elif kind == "onto":
+                steps.append(self.request.onto)
             else:
                 result = layout_of(dtype)
                 arguments.append((capi.POST_OPERATION * (len(steps) + 1) | capi.SECOND, place, result))
-                steps.append((kind, result))
+                steps.append(result)
             place += 1
         return bias, self.library.attributes(steps) if steps else None, arguments
 
@@ -217,6 +240,20 @@ class CallWriter:
         self._primitives.append(self.library.reorder(plain, chosen, position, place, self.scratch))
         return place
 
+    def packs(self, plain: Descriptor, chosen: Descriptor) -> bool:
+        """Let the second factor be read in a layout that somebody brings it to; False if that is the plain one."""
+        if self.library.same(plain, chosen):
+            return False
+        scratch: list[int] = []
+
+        def room(size: int) -> int:
+            scratch.append(size)
+            return 1 + len(scratch)
+
+        copy = self.library.reorder(plain, chosen, 0, 1, room)
+        self._packing = Packing(LibraryCall((copy,), tuple(scratch)), chosen.size)
+        return True
+
     def converted(
         self, place: int, source: Descriptor, target: Descriptor, goal: int, zero_point: capi.Argument | None = None
     ) -> None:
@@ -248,4 +285,5 @@ class CallWriter:
             tuple(self._scratch),
             tuple(self._constants),
             tuple(self._cleared),
+            self._packing,
         )

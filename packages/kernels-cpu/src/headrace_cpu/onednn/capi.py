@@ -172,13 +172,13 @@ class OneDnn:
     def _description(self, made: Pointer) -> int:
         return _Owned(made, self.library.dnnl_primitive_desc_destroy)
 
-    def attributes(self, steps: Sequence[tuple[str, Descriptor | None]], *, zero_point: bool = False) -> int:
+    def attributes(self, steps: Sequence[Descriptor | float], *, zero_point: bool = False) -> int:
         """Attributes of a primitive that goes on with what it computes, and works in memory that it is given.
 
         Its own memory would be that of the thread that made it: steps of several threads would work in it at once.
 
         Args:
-          steps: `sum` adds it to the destination, `add` adds an array of that layout to it.
+          steps: what is added to the result: an array of a layout, or so many times what its memory holds before.
           zero_point: the numbers of the source are counted from one that it reads beside them.
         """
         made, operations = Pointer(), Pointer()
@@ -189,18 +189,18 @@ class OneDnn:
             self._check("dnnl_primitive_attr_set_zero_points_mask", made, SRC, 0)
         self._check("dnnl_post_ops_create", ctypes.byref(operations))
         try:
-            for kind, layout in steps:
-                self._append(operations, kind, layout)
+            for step in steps:
+                self._append(operations, step)
             self._check("dnnl_primitive_attr_set_post_ops", made, operations)  # which copies them
         finally:
             self.library.dnnl_post_ops_destroy(operations)
         return owned
 
-    def _append(self, operations: Pointer, kind: str, layout: Descriptor | None) -> None:
-        if layout is not None:
-            self._check("dnnl_post_ops_append_binary", operations, BINARY_ADD, Pointer(layout.handle))
+    def _append(self, operations: Pointer, step: Descriptor | float) -> None:
+        if isinstance(step, Descriptor):
+            self._check("dnnl_post_ops_append_binary", operations, BINARY_ADD, Pointer(step.handle))
         else:
-            self._check("dnnl_post_ops_append_sum", operations, ctypes.c_float(1.0), 0, 0)
+            self._check("dnnl_post_ops_append_sum", operations, ctypes.c_float(step), 0, 0)
 
     def queried(self, description: int, what: int) -> Descriptor:
         """The layout that a primitive chose; of no bytes where it has none."""
@@ -290,6 +290,15 @@ class OneDnn:
         numbers = (ctypes.c_float * count)(*scales)
         status = self.library.dnnl_sum_primitive_desc_create(
             ctypes.byref(made), self.engine, Pointer(layout.handle), count, numbers, handles, Pointer(self._usual)
+        )
+        return None if status else self._description(made)
+
+    def joined(self, part: Descriptor, count: int, whole: Descriptor) -> int | None:
+        """Describe the copy of so many arrays of one layout, one after the other along axis 0, into a larger one."""
+        made = Pointer()
+        handles = (Pointer * count)(*[part.handle] * count)
+        status = self.library.dnnl_concat_primitive_desc_create(
+            ctypes.byref(made), self.engine, Pointer(whole.handle), count, 0, handles, Pointer(self._usual)
         )
         return None if status else self._description(made)
 

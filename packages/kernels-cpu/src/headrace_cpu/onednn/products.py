@@ -91,7 +91,7 @@ def _product(
     a, b, result = _layouts(library, op, transposed, (operand, dtypes[target]), places)
     bias, attributes, arguments = call.epilogue(lambda dtype: _matrix(library, out, dtype, False, len(out)))
     if adding:
-        attributes = library.attributes([("sum", None)])
+        attributes = library.attributes([1.0])
     row = None
     if bias is not None:
         row = library.strided([1] * (len(out) - 1) + [out[-1]], float32, [out[-1]] * (len(out) - 1) + [1])
@@ -105,8 +105,10 @@ def _product(
         if usual is None or library.implementation(usual) != library.implementation(description):
             return False
     chosen = library.queried(description, capi.QUERY_WEIGHTS)
-    place = call.reordered(first + 1, b, chosen)
-    if place == first + 1:
+    if call.request.packed and not call.packs(b, chosen):
+        return False
+    place = first + 1 if call.request.packed else call.reordered(first + 1, b, chosen)
+    if places[1] is not None and place == first + 1:
         chosen = b  # what is queried knows nothing of an offset
     call.run(description, (capi.SRC, first, a), (capi.WEIGHTS, place, chosen), (capi.DST, target, result), *arguments)
     return True
@@ -120,9 +122,10 @@ def _is_apart(place: View | None) -> bool:
 
 
 def _chosen(call: CallWriter, position: int, plain: Descriptor, operand: DType) -> Descriptor:
-    """The layout of the second factor: a constant may have the one that oneDNN likes best."""
+    """The layout of the second factor: a constant, or what is packed, may have the one that oneDNN likes best."""
     constants = call.request.constants
-    if position >= len(constants) or constants[position] is None or len(call.request.shape(position)) != 2:
+    is_known = position < len(constants) and constants[position] is not None
+    if not (is_known or call.request.packed) or len(call.request.shape(position)) != 2:
         return plain
     if len(call.request.op.outputs[0].shape.as_tuple()) != 2:
         return plain
@@ -145,12 +148,55 @@ def _batch_matmul(call: CallWriter) -> bool:
 
 @makes_calls("AddN")
 def _sum_of_products(call: CallWriter) -> bool:
-    """AddN of matrix products, each added to the sum as it is made; the pointers are those of the factors."""
+    """AddN of matrix products, each added to the sum as it is made; the pointers are those of the factors.
+
+    Where the rows of both factors are what is added up, the product of many rows does the work of several products of
+    few, and writes the sum once instead of reading and writing it for each.
+    """
     products = [tensor.op for tensor in call.request.op.inputs]
     if any(product.type != "MatMul" for product in products):
         return False
+    if _rows_in_one(call, products):
+        return True
     for number, product in enumerate(products):
         transposed = product.attrs["transpose_a"], product.attrs["transpose_b"]
         if not _product(call, product, transposed, 2 * number, 2 * len(products), adding=number > 0):
             return False
+    return True
+
+
+def _rows_in_one(call: CallWriter, products: Sequence[Operation]) -> bool:
+    """Bring the rows of factors of one shape together, as many as take no more memory than the sum, and multiply those.
+
+    The first factors are transposed, the second are not: the rows of both are summed over.
+    """
+    library, request = call.library, call.request
+    shapes = [tuple(tensor.shape.as_tuple() for tensor in product.inputs) for product in products]
+    turned = {(product.attrs["transpose_a"], product.attrs["transpose_b"]) for product in products}
+    operand = computed_as(request.dtypes[: 2 * len(products)], request.dtypes[-1])
+    if len(products) < 2 or len(set(shapes)) > 1 or turned != {(True, False)} or operand is None:
+        return False
+    (rows, m), (_, n) = shapes[0]
+    most = m * n * request.dtypes[-1].size // (rows * (m + n) * operand.size)
+    count = min(most, len(products))
+    if count < 2:
+        return False
+    result = library.strided((m, n), request.dtypes[-1], (n, 1))
+    places = [call.scratch(count * rows * columns * operand.size) for columns in (m, n)]
+    steps: list[tuple[int | None, list[capi.Argument]]] = []
+    for first in range(0, len(products), count):
+        some = min(count, len(products) - first)
+        for side, columns in enumerate((m, n)):
+            part, whole = (library.strided((size, columns), operand, (columns, 1)) for size in (rows, some * rows))
+            sources = [(capi.MULTIPLE_SRC + k, 2 * (first + k) + side, part) for k in range(some)]
+            steps.append((library.joined(part, some, whole), [*sources, (capi.DST, places[side], whole)]))
+        a = library.strided((m, some * rows), operand, (1, m))
+        b = library.strided((some * rows, n), operand, (n, 1))
+        product = library.describe("matmul", a, b, None, result, library.attributes([1.0] if first else ()))
+        factors = [(capi.SRC, places[0], a), (capi.WEIGHTS, places[1], b)]
+        steps.append((product, [*factors, (capi.DST, 2 * len(products), result)]))
+    if any(description is None for description, _ in steps):
+        return False
+    for description, arguments in steps:
+        call.run(description or 0, *arguments)
     return True
