@@ -193,6 +193,15 @@ def test_another_shape_alone_is_no_reason() -> None:
     assert [view is not None for view in call.request.places] == [True, False, False]
 
 
+def test_products_with_a_packed_weight_are_left_alone() -> None:
+    def build(x: hr.Tensor, w: hr.Tensor) -> list[hr.Tensor]:
+        first = hr.tanh(hr.permute_dims(x, (1, 0)) @ w)
+        return [hr.permute_dims(first @ w, (1, 0)), first]
+
+    assert written(build, normal(64, 16), normal(64, 64)) == ["Transpose", "Transpose"]
+    compared(build, normal(64, 16), normal(64, 64))
+
+
 def test_a_small_part_does_not_keep_a_large_value() -> None:
     def build(x: hr.Tensor, y: hr.Tensor) -> hr.Tensor:
         return hr.tanh(x)[:, 2:4] @ y
