@@ -103,3 +103,13 @@ def test_without_llvm_there_is_no_device_but_advice(monkeypatch: pytest.MonkeyPa
 
 def test_the_lanes_are_those_of_the_host() -> None:
     assert module.host().lanes in (4, 8, 16)
+
+
+@pytest.mark.parametrize(
+    ("features", "lanes"),
+    [("+avx2,+avx512f,+avx512dq", 16), ("+avx2,+avx512f,-avx512dq", 8), ("+avx2", 8), ("+sse4.2", 4)],
+)
+def test_sixteen_lanes_mean_both_parts_of_avx512(features: str, lanes: int) -> None:
+    made = object.__new__(module.Host)
+    made.features = features
+    assert made.lanes == lanes

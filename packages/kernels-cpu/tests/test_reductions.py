@@ -21,23 +21,26 @@ TRUTH = [("any", boolean), ("all", boolean)]
 WHOLE: dict[str, Any] = {"sum": np.sum, "prod": np.prod, "max": np.max, "min": np.min, "any": np.any, "all": np.all}
 
 
-def reduced(op: str, dtype: DType, values: Array, *, start: bool) -> Array:
-    """A vector of values combined to one, after a vector of what an accumulator starts with if `start`."""
+def reduced(op: str, dtype: DType, values: Array, *, start: bool, marked: bool = False) -> Array:
+    """Vectors of values combined to one, after a vector of what an accumulator starts with if `start`."""
 
     def write(t: Text, pointers: list[str]) -> None:
         source, out = pointers
         t.lanes = LANES
         element = "i8" if dtype is boolean else storage_type(dtype)
-        value = t.put(f"load {t.type(element)}, ptr {source}, align 1")
-        if dtype is boolean:
-            value = t.convert("trunc", value, "i8", "i1")
-        slot = t.name()
-        made = start_accumulator(Accumulate(0, op, Expr("load", dtype, ())), slot)
-        t.allocas.append(f"  {slot} = alloca <{LANES} x {made.element}>, align 64")
-        wide = made.widened(t, value)
-        if start:
-            wide = made.combined(t, made.neutral(t), wide)
-        t.line(f"store {t.type(made.element)} {wide}, ptr {slot}")
+        made = start_accumulator(t, Accumulate(0, op, Expr("load", dtype, ())), marked=marked)
+        t.allocas += made.reserved(LANES)
+        made.reset(t)
+        for first in range(0, len(values), LANES):
+            place = t.put(f"getelementptr {element}, ptr {source}, i64 {first}")
+            value = t.put(f"load {t.type(element)}, ptr {place}, align 1")
+            if dtype is boolean:
+                value = t.convert("trunc", value, "i8", "i1")
+            wide = made.widened(t, value)
+            if start or first:
+                made.add(t, wide)
+            else:
+                t.line(f"store {t.type(made.element)} {wide}, ptr {made.slot}")
         total = made.total(t, LANES)
         assert t.lanes == 1
         if dtype is boolean:
@@ -88,6 +91,25 @@ def test_a_nan_anywhere_is_the_extreme(op: str, place: int, dtype: DType) -> Non
     values = np.arange(LANES).astype(dtype.array_type)
     values[place] = np.nan
     assert np.isnan(reduced(op, dtype, values, start=True).astype(np.float64))[0]
+
+
+@pytest.mark.parametrize("op", ["max", "min"])
+@pytest.mark.parametrize("place", [0, 3, 7, 8, 19, 23])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("dtype", [dtype for dtype in NUMBERS if dtype.is_floating], ids=str)
+def test_a_nan_of_any_sign_is_marked_among_infinities(op: str, place: int, sign: float, dtype: DType) -> None:
+    values = np.array([1.0, np.inf, -np.inf] * LANES).astype(dtype.array_type)
+    values[place] = np.copysign(np.nan, sign)
+    assert np.isnan(reduced(op, dtype, values, start=True, marked=True).astype(np.float64))[0]
+
+
+@pytest.mark.parametrize("op", ["max", "min"])
+@pytest.mark.parametrize("dtype", [dtype for dtype in NUMBERS if dtype.is_floating], ids=str)
+def test_marked_extremes_are_those_without_marks(op: str, dtype: DType) -> None:
+    for values in ([1.0, np.inf, -np.inf] * LANES, [3.0, -2.0, 5.0] * LANES, [-0.0, 0.0, 0.0] * LANES):
+        numbers = np.array(values).astype(dtype.array_type)
+        found = (reduced(op, dtype, numbers, start=True, marked=marked).tobytes() for marked in (True, False))
+        assert len(set(found)) == 1
 
 
 def test_sums_of_narrow_floats_are_rounded_once() -> None:

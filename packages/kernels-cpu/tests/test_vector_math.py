@@ -14,6 +14,7 @@ from headrace.loops.interpreter import run_region
 from headrace.loops.lowering import Output, lower
 from headrace.loops.value import Value, map_values
 from headrace.types import Array, DType, float32, float64
+from headrace_cpu.vector_math import write_function
 
 FLOAT32 = np.arange(0, 2**32, 4099, dtype=np.uint64).astype(np.uint32).view(np.float32)
 SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, -1e-40, 1.4e-45, 3.4e38, -3.4e38], np.float32)
@@ -32,13 +33,13 @@ REFERENCES: dict[str, Callable[[Array], Array]] = {
 }  # fmt: skip
 
 
-def computed(name: str, x: Array, dtype: DType) -> Array:
+def computed(name: str, x: Array, dtype: DType, lanes: int | None = None) -> Array:
     """A function of every element, by machine code."""
     value = map_values(name, Value("input", dtype, x.shape, (), "x"))
     (lowered,) = lower(name, x.shape, (), {}, [Output("y", value)])
     out = np.full(x.shape, 7, x.dtype)
     arrays = {"x": x, "y": out}
-    native(lowered.region)([arrays[str(key)] for key in lowered.keys])
+    native(lowered.region, lanes)([arrays[str(key)] for key in lowered.keys])
     return out
 
 
@@ -59,6 +60,40 @@ def test_float32_is_within_two_units_over_all_magnitudes(name: str) -> None:
         off = ulps(computed(name, x, float32), exact)
     worst = int(np.argmax(off))
     assert off[worst] <= 2, f"{name}({x[worst]!r}) is {off[worst]} ulp off"
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high"), [("tanh", 0.3, 0.8), ("sigmoid", -9.0, -2.0), ("erf", 1.0, 1.2), ("exp", 4.0, 8.0)]
+)
+def test_where_errors_are_largest_float32_is_within_two_units(name: str, low: float, high: float) -> None:
+    first, last = sorted(int(np.float32(end).view(np.uint32)) for end in (low, high))
+    x = np.arange(first, last, 17, dtype=np.uint32).view(np.float32)
+    assert ulps(computed(name, x, float32), REFERENCES[name](x.astype(np.float64))).max() <= 2
+
+
+@pytest.mark.parametrize("name", ["exp", "tanh", "sigmoid"])
+def test_fewer_lanes_use_no_instruction_of_avx512_and_are_as_right(name: str) -> None:
+    x = np.concatenate([FLOAT32[::16], SPECIAL])
+    with np.errstate(all="ignore"):
+        off = ulps(computed(name, x, float32, 8), REFERENCES[name](x.astype(np.float64)))
+    assert off.max() <= 2
+    text = write_function(name, "float", 8)
+    assert "avx512" not in "".join([text[1], *text[2].values()])
+
+
+def test_exp_of_float64_has_the_same_bits_with_and_without_avx512() -> None:
+    x = np.concatenate([np.linspace(-760, 720, 200_000), SPECIAL]).astype(np.float64)
+    assert computed("exp", x, float64, 8).tobytes() == computed("exp", x, float64).tobytes()
+
+
+@pytest.mark.parametrize("lanes", [8, None])
+@pytest.mark.parametrize("name", ["exp", "sigmoid", "tanh"])
+def test_what_is_far_beyond_is_the_limit_in_every_lane(name: str, lanes: int | None) -> None:
+    far = (10.0 ** np.arange(2.1, 38, 0.1)).astype(np.float32)
+    x = np.concatenate([far, -far, [np.inf, -np.inf, np.nan]]).astype(np.float32)
+    with np.errstate(all="ignore"):
+        exact = REFERENCES[name](x.astype(np.float64)).astype(np.float32)
+    np.testing.assert_array_equal(computed(name, x, float32, lanes), exact)
 
 
 @pytest.mark.skipif("HEADRACE_LONG_TESTS" not in os.environ, reason="an hour; HEADRACE_LONG_TESTS=1 runs it")

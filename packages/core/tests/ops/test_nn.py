@@ -38,6 +38,13 @@ def test_approximate_gelu_uses_tanh() -> None:
     np.testing.assert_allclose(run(lambda x: hr.nn.gelu(x, approximate=True), _X), expected, rtol=2e-6, atol=1e-7)
 
 
+def test_approximate_gelu_keeps_its_digits_below_zero() -> None:
+    x = np.linspace(-9, -3, 200).astype(np.float32)
+    wide = x.astype(np.float64)
+    expected = wide / (1 + np.exp(-2 * np.sqrt(2 / np.pi) * (wide + 0.044715 * wide**3)))
+    np.testing.assert_allclose(run(lambda x: hr.nn.gelu(x, approximate=True), x), expected, rtol=1e-5)
+
+
 def test_silu_is_x_times_sigmoid() -> None:
     wide = _X.astype(np.float64)
     np.testing.assert_allclose(run(hr.nn.silu, _X), wide / (1 + np.exp(-wide)), rtol=2e-6)

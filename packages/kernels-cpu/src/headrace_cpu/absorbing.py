@@ -47,8 +47,10 @@ class Call:
       line: the position of the line that says most about it.
       lines: the positions of all lines whose work it does, in order.
       inputs, extras, outputs: values; those that only an epilogue reads come after the outputs.
+      request: what the library was asked for.
       packing: the number of the packing by which it reads its second input, or None. Calls of one number share it.
       variable: the handle of the variable that the output is written to, or None.
+      partial: it writes only a part of its output; the other parts are other calls.
     """
 
     step: Any
@@ -57,8 +59,10 @@ class Call:
     inputs: tuple[int, ...]
     extras: tuple[int, ...]
     outputs: tuple[int, ...]
+    request: Request
     packing: int | None = None
     variable: int | None = None
+    partial: bool = False
 
 
 @dataclass(slots=True)
@@ -203,13 +207,14 @@ class _Search:
                     continue
                 outputs = (*(self._lines[steps[-1].line].outputs if steps else line.outputs[:1]), *line.outputs[1:])
                 extras = tuple(step.other for step in steps if step.other is not None)
-                step = self._library(self._request(line, given, outputs, steps, packed=number is not None))
+                request = self._request(line, given, outputs, steps, packed=number is not None)
+                step = self._library(request)
                 if step is None:
                     continue
                 last = steps[-1].line if steps else position
                 done = {*before, position, *(place for step in steps for place in (step.line, *step.beside))}
                 variable = steps[-1].other if steps and steps[-1].kind == "onto" else None
-                call = Call(step, position, tuple(sorted(done)), given, extras, outputs, number, variable)
+                call = Call(step, position, tuple(sorted(done)), given, extras, outputs, request, number, variable)
                 self.found.calls[last] = call
                 self.found.lines |= done - {last}
                 self._count_off(given, inputs, steps)

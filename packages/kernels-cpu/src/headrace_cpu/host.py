@@ -36,7 +36,7 @@ class Host:
     def lanes(self) -> int:
         """How many float32 the widest registers hold."""
         names = self.features.split(",")
-        if "+avx512f" in names:
+        if "+avx512f" in names and "+avx512dq" in names:  # both, since so many lanes use instructions of either
             return 16
         return 8 if "+avx2" in names else 4
 

@@ -12,8 +12,9 @@ import math
 from decimal import Context, Decimal
 from fractions import Fraction
 
+from headrace_cpu.exponentials import exp
 from headrace_cpu.text import Text, float_literal
-from headrace_cpu.vector_math import exp, log, looked_up, polynomial
+from headrace_cpu.vector_math import log, looked_up
 
 __all__ = ["write_power"]
 
@@ -84,7 +85,7 @@ def _long_log(t: Text, x: str) -> tuple[str, str]:
         lost_again,
     ):
         low = t.two("fadd", low, part, "double")
-    series = polynomial(t, r, [(-1) ** k / (k + 3) for k in range(8)], "double")
+    series = t.polynomial(r, [(-1) ** k / (k + 3) for k in range(8)], "double")
     cube = t.two("fmul", t.two("fmul", r, r, "double"), r, "double")
     high, low = _sum(t, high, t.fma(cube, series, low, "double"))
     finite = t.put(f"fcmp olt {whole} {x}, {t.number(math.inf, 'double')}")

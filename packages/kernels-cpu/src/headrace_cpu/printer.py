@@ -4,6 +4,8 @@
 pointers, one for each buffer that is no row buffer. A vector has as many lanes as the host's registers hold float32;
 wider elements take several registers. The last, shorter piece of a loop is the same code under a mask, so that its
 elements have the same bits. Sums of floats are carried in float64. The order of a reduction depends on the region only.
+What is decided about a region stands in `chains`, what is written for an operator in `scalars`; the rest is one class,
+since each statement needs the registers of those around it.
 """
 
 from __future__ import annotations
@@ -13,10 +15,12 @@ from dataclasses import dataclass, field, replace
 
 from headrace.loops.ir import Access, Accumulate, Axis, Expr, Loop, Region, Store, in_order
 from headrace.types import bool as boolean
+from headrace_cpu.chains import cut_functions, points_together
+from headrace_cpu.exponentials import HALVES
 from headrace_cpu.philox import write_blocks, write_words
 from headrace_cpu.reductions import Accumulator, start_accumulator
 from headrace_cpu.scalars import cast, computed, constant
-from headrace_cpu.text import Text, compute_type, storage_type
+from headrace_cpu.text import Text, as_float, compute_type, from_float, storage_type
 
 __all__ = ["PrintedRegion", "print_region"]
 
@@ -25,6 +29,8 @@ ROWS = 4
 """Rows that are added to the accumulators of columns at a time."""
 SHORT = 40
 """Expressions of a row up to which that is done."""
+BLOCK = 32
+"""Vectors of which the first halves of functions are computed before the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,8 @@ class _Printer:
     locals: dict[int, str] = field(default_factory=dict)  # local -> scalar register
     columns: dict[int, str] = field(default_factory=dict)  # local of the columns at hand -> vector register
     allocas: list[str] = field(default_factory=list)
+    halves: dict[int, str] = field(default_factory=dict)  # function cut in two -> where the first half of a block is
+    first: str = "0"  # index of the first element of that block
     vector_axis: int | None = None
     mask: str | None = None
     done: dict[int, str] = field(default_factory=dict)
@@ -64,42 +72,55 @@ class _Printer:
     def write(self) -> None:
         t = self.text
         begin = len(t.lines)
-        outer_head, outer_body, outer_end = t.label("outer"), t.label("point"), t.label("end")
+        together = points_together(self.region)
         given = 0
         for number, buffer in enumerate(self.region.buffers):
             if buffer.role == "row":
-                size = max(buffer.size, 1) * max(buffer.dtype.size, 1) + 64
-                self.allocas.append(f"  %row{number} = alloca [{size} x i8], align 64")
                 self.pointers.append(f"%row{number}")
                 continue
             place = t.put(f"getelementptr ptr, ptr %args, i64 {given}")
             self.pointers.append(t.put(f"load ptr, ptr {place}"))
             given += 1
-        t.line("br label %entered")
-        t.start("entered")
-        t.line(f"br label %{outer_head}")
-        t.start(outer_head)
-        point = t.name()
-        following = t.name()
-        latch = t.label("latch")
-        t.line(f"{point} = phi i64 [ %begin, %entered ], [ {following}, %{latch} ]")
-        more = t.put(f"icmp slt i64 {point}, %end")
-        t.line(f"br i1 {more}, label %{outer_body}, label %{outer_end}")
-        t.start(outer_body)
-        self._outer_index(point)
-        for loop in self.region.loops:
-            self._loop(loop)
-        t.line(f"br label %{latch}")
-        t.start(latch)
-        t.line(f"{following} = add i64 {point}, 1")
-        t.line(f"br label %{outer_head}")
-        t.start(outer_end)
+        rows = [self._pointers_of_row(number) for number in range(together)]
+        if together == 1:
+            t.count_up("%begin", "%end", 1, lambda point: self._points([point], rows))
+        else:
+            count = t.two("and", t.two("sub", "%end", "%begin", "i64"), str(-together), "i64")
+            whole = t.two("add", "%begin", count, "i64")
+            t.count_up("%begin", whole, together, lambda first: self._points(self._next_to(first, together), rows))
+            t.count_up(whole, "%end", 1, lambda point: self._points([point], rows))
         t.line("ret void")
         t.lines[begin:begin] = [
             "define internal void @SYMBOL(ptr noalias %args, i64 %begin, i64 %end) {",
             *self.allocas,
         ]
         t.lines.append("}")
+
+    def _pointers_of_row(self, row: int) -> list[str]:
+        """Where the buffers are for one of the points that are computed together."""
+        pointers = list(self.pointers)
+        for number, buffer in enumerate(self.region.buffers):
+            if buffer.role == "row":
+                size = max(buffer.size, 1) * max(buffer.dtype.size, 1) + 64
+                pointers[number] = f"%row{number}.{row}"
+                self.allocas.append(f"  {pointers[number]} = alloca [{size} x i8], align 64")
+        return pointers
+
+    def _next_to(self, first: str, count: int) -> list[str]:
+        return [first, *(self.text.put(f"add i64 {first}, {place}") for place in range(1, count))]
+
+    def _points(self, points: Sequence[str], rows: Sequence[list[str]]) -> None:
+        """Each loop for one point after the other: while one waits for the total of its row, the next one goes on."""
+        indices: list[dict[int, str]] = []
+        locals_: list[dict[int, str]] = [{} for _ in points]
+        for point in points:
+            self.index = {}
+            self._outer_index(point)
+            indices.append(self.index)
+        for loop in self.region.loops:
+            for index, pointers, known in zip(indices, rows, locals_, strict=False):
+                self.index, self.pointers, self.locals = index, pointers, known
+                self._loop(loop)
 
     def _outer_index(self, point: str) -> None:
         t, rest = self.text, point
@@ -122,10 +143,15 @@ class _Printer:
         if any(item.keep_last for item in loop.accumulates):
             self._columns(loop)
             return
-        accumulators = [self._accumulator(item, self.lanes) for item in loop.accumulates]
+        accumulators = [self._accumulator(item, self.lanes, marked=True) for item in loop.accumulates]
         for accumulator in accumulators:
             self._reset(accumulator)
-        self._sequence(loop.axes[:-1], lambda: self._vectors(loop.axes[-1], lambda: self._point(loop, accumulators)))
+
+        def point() -> None:
+            self._point(loop, accumulators)
+
+        bodies = [*self._loops_before(cut_functions(loop)), point]
+        self._sequence(loop.axes[:-1], lambda: self._vectors(loop.axes[-1], *bodies))
         for accumulator in accumulators:
             self.locals[accumulator.item.local] = accumulator.total(self.text, self.lanes)
 
@@ -133,7 +159,8 @@ class _Printer:
         """Row after row into accumulators for all columns, as memory has them, then what is stored for each column."""
         *rows, last = loop.axes
         accumulators = [
-            self._accumulator(item, -(-last.extent // self.lanes) * self.lanes) for item in loop.accumulates
+            self._accumulator(item, -(-last.extent // self.lanes) * self.lanes, marked=False)
+            for item in loop.accumulates
         ]
 
         def for_each(body: Callable[[Accumulator], None]) -> None:
@@ -171,7 +198,7 @@ class _Printer:
         t, number = self.text, rows[-1].number
 
         def together(first: str) -> None:
-            places = [first, *(t.put(f"add i64 {first}, {row}") for row in range(1, ROWS))]
+            places = self._next_to(first, ROWS)
 
             def points() -> None:
                 for place in places:
@@ -239,8 +266,14 @@ class _Printer:
         shorter = t.put(f"icmp slt i64 {left}, {axis.extent}")
         return t.put(f"select i1 {shorter}, i64 {left}, i64 {axis.extent}")
 
-    def _vectors(self, axis: Axis, body: Callable[[], None]) -> None:
-        """A loop over whole vectors, then the rest under a mask."""
+    def _vectors(self, axis: Axis, *bodies: Callable[[], None]) -> None:
+        """A loop over whole vectors, then the rest under a mask.
+
+        Args:
+          axis: what it goes along.
+          bodies: write what is done for a vector, one after the other for a block of vectors; the last one does
+            everything where those before have not been.
+        """
         t, lanes = self.text, self.lanes
         self.vector_axis = axis.number
         count = self._extent(axis)
@@ -252,23 +285,7 @@ class _Printer:
         else:
             whole = t.put(f"and i64 {count}, {-lanes}")
         if not static or axis.extent >= lanes:
-            before, head, inside, end = (t.label(hint) for hint in ("before", "vectors", "vector", "done"))
-            t.line(f"br label %{before}")
-            t.start(before)
-            t.line(f"br label %{head}")
-            t.start(head)
-            number, following, latch = t.name(), t.name(), t.label("next")
-            t.line(f"{number} = phi i64 [ 0, %{before} ], [ {following}, %{latch} ]")
-            more = t.put(f"icmp slt i64 {number}, {whole}")
-            t.line(f"br i1 {more}, label %{inside}, label %{end}")
-            t.start(inside)
-            self.index[axis.number], self.mask = number, None
-            body()
-            t.line(f"br label %{latch}")
-            t.start(latch)
-            t.line(f"{following} = add i64 {number}, {lanes}")
-            t.line(f"br label %{head}")
-            t.start(end)
+            self._whole_vectors(axis, whole, bodies)
         if static and axis.extent % lanes == 0:
             t.lanes = 1
             return
@@ -281,11 +298,76 @@ class _Printer:
         if not static or axis.extent % lanes == 1:
             left = self._hidden(left)
         self.mask = t.two("icmp ult", self._lane_numbers(), t.splat(left, "i64"), "i64")
-        body()
+        bodies[-1]()
         self.mask = None
         t.line(f"br label %{done}")
         t.start(done)
         t.lanes = 1
+
+    def _whole_vectors(self, axis: Axis, whole: str, bodies: Sequence[Callable[[], None]]) -> None:
+        t, lanes = self.text, self.lanes
+        self.mask = None
+
+        def along(first: str, end: str, body: Callable[[], None]) -> None:
+            def vector(number: str) -> None:
+                self.index[axis.number] = number
+                body()
+
+            t.count_up(first, end, lanes, vector)
+
+        def block(first: str) -> None:
+            self.first = first
+            end = t.put(f"add i64 {first}, {BLOCK * lanes}")
+            shorter = t.put(f"icmp slt i64 {whole}, {end}")
+            end = t.put(f"select i1 {shorter}, i64 {whole}, i64 {end}")
+            for body in bodies:
+                along(first, end, body)
+
+        if len(bodies) == 1:
+            along("0", whole, bodies[0])
+        else:
+            t.count_up("0", whole, BLOCK * lanes, block)
+            self.halves = {}
+
+    def _loops_before(self, cut: Sequence[Expr]) -> list[Callable[[], None]]:
+        """What is done for a block first: operands of functions that are cut, if not just read, and first halves."""
+        t = self.text
+        slots = {id(expr): t.name() for expr in cut}
+        self.allocas += [f"  {slot} = alloca [{BLOCK * self.lanes} x float], align 64" for slot in slots.values()]
+        apart = {id(expr): expr for expr in cut if expr.args[0].op != "load"}
+
+        def put(expr: Expr, value: str) -> None:
+            t.line(f"store {t.type('float')} {value}, ptr {self._place(slots[id(expr)])}")
+
+        def operand(expr: Expr) -> str:
+            return as_float(t, self._value(expr.args[0]), expr.args[0].dtype)[0]
+
+        def operands() -> None:
+            self.done = {}
+            for expr in apart.values():
+                put(expr, operand(expr))
+
+        def halves() -> None:
+            self.done = {}
+            for expr in cut:
+                first, _ = HALVES[expr.op]
+                put(expr, first(t, self._kept(slots[id(expr)]) if id(expr) in apart else operand(expr), "float"))
+            self.halves = slots
+
+        return ([operands] if apart else []) + ([halves] if cut else [])
+
+    def _kept(self, slot: str) -> str:
+        """The vector at hand of a buffer of a block."""
+        return self.text.put(f"load {self.text.type('float')}, ptr {self._place(slot)}")
+
+    def _second_half(self, expr: Expr) -> str:
+        _, second = HALVES[expr.op]
+        return from_float(self.text, second(self.text, self._kept(self.halves[id(expr)]), "float"), expr.dtype)
+
+    def _place(self, slot: str) -> str:
+        t = self.text
+        moved = t.put(f"sub i64 {self.index[self.vector_axis or 0]}, {self.first}")
+        return t.put(f"getelementptr inbounds float, ptr {slot}, i64 {moved}")
 
     def _hidden(self, number: str) -> str:
         """The same number where LLVM cannot foresee it.
@@ -306,15 +388,14 @@ class _Printer:
 
     # reductions
 
-    def _accumulator(self, item: Accumulate, size: int) -> Accumulator:
-        made = start_accumulator(item, self.text.name())
-        self.allocas.append(f"  {made.slot} = alloca [{size} x {made.element}], align 64")
+    def _accumulator(self, item: Accumulate, size: int, *, marked: bool) -> Accumulator:
+        made = start_accumulator(self.text, item, marked=marked)
+        self.allocas += made.reserved(size)
         return made
 
     def _reset(self, accumulator: Accumulator) -> None:
         lanes, self.text.lanes = self.text.lanes, self.lanes
-        whole = self.text.type(accumulator.element)
-        self.text.line(f"store {whole} {accumulator.neutral(self.text)}, ptr {accumulator.slot}")
+        accumulator.reset(self.text)
         self.text.lanes = lanes
 
     def _accumulate(self, accumulator: Accumulator) -> None:
@@ -322,9 +403,7 @@ class _Printer:
         value = accumulator.widened(t, self._value(accumulator.item.value))
         if self.mask is not None:
             value = t.select(self.mask, value, accumulator.neutral(t), accumulator.element)
-        whole = t.type(accumulator.element)
-        old = t.put(f"load {whole}, ptr {accumulator.slot}")
-        t.line(f"store {whole} {accumulator.combined(t, old, value)}, ptr {accumulator.slot}")
+        accumulator.add(t, value)
 
     # memory
 
@@ -410,6 +489,9 @@ class _Printer:
             expr = stack[-1]
             if id(expr) in self.done:
                 stack.pop()
+                continue
+            if id(expr) in self.halves:
+                self.done[id(expr)] = self._second_half(expr)
                 continue
             missing = [arg for arg in expr.args if id(arg) not in self.done]
             if missing:

@@ -27,17 +27,14 @@ from headrace_cpu.absorbing import Absorbed, Call, absorb
 from headrace_cpu.gathering import Gather, gather_call
 from headrace_cpu.lists import CHANGING, RECORD, ListOp, ListUse
 from headrace_cpu.onednn import LibraryCall, Request
+from headrace_cpu.placing import place
 from headrace_cpu.scalars import prints
 from headrace_cpu.scans import Scan, scan_call
 from headrace_cpu.scattering import FirstRows, RangeCheck, Rows, known_below, rows_call
-from headrace_cpu.values import READING, byte_count, integers, is_native, stored
+from headrace_cpu.values import READING, VIEWS, byte_count, integers, is_native, stored
 
 __all__ = ["Key", "Schedule", "is_native", "is_variable", "schedule"]
 
-VIEWS = frozenset(
-    {"EnsureShape", "ExpandDims", "Identity", "PreventGradient", "Reshape", "Snapshot", "Squeeze", "StopGradient"}
-)
-"""Operations whose output has the elements of input 0 in the same order."""
 APPLIED_BYTES = 1 << 22
 """Gradients of so many bytes are applied before more are made: a run of its own costs some 10 us, writing and reading
 them again from memory several hundred."""
@@ -139,6 +136,7 @@ class _Maker:
     def __post_init__(self) -> None:
         program = self.schedule.program
         self.absorbed = absorb(program, self.library)
+        place(program, self.absorbed, self.library)
         for position, line in enumerate(program.lines):
             call = self.absorbed.calls.get(position)
             for number in line.inputs if call is None else (*line.inputs, *call.inputs, *call.extras):
@@ -260,7 +258,7 @@ class _Maker:
                 made = (*outputs, *map(self.memory, changed))
                 self.schedule.memory[len(self.schedule.items)] = tuple(map(self.memory, inputs)), made
                 self.schedule.extras[len(self.schedule.items)] = tuple(map(self.memory, extras))
-            items = [self._opaque(line, (*inputs, *extras), outputs, waits)]
+            items = [self._opaque(line, (*inputs, *extras), outputs, waits, call is not None and call.partial)]
         self._append(position, at, items)
 
     def _packed(self, position: int, line: Line, call: Call) -> Key:
@@ -456,7 +454,9 @@ class _Maker:
         storage = self.storage(number)
         return self.root(number) if storage is None else self.schedule.storage_key(storage)
 
-    def _opaque(self, line: Line, inputs: Sequence[Key], outputs: Sequence[int], waits: frozenset[int]) -> Item:
+    def _opaque(
+        self, line: Line, inputs: Sequence[Key], outputs: Sequence[int], waits: frozenset[int], partial: bool
+    ) -> Item:
         reads: list[Key] = []
         handles: list[Key] = []
         for number in inputs:
@@ -473,6 +473,7 @@ class _Maker:
             writes=(*outputs, *([] if line.op.type in READING else dict.fromkeys(handles))),
             mutable=frozenset(key for key in touched if isinstance(key, tuple)),
             after=waits,
+            partial=partial,
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from headrace.types import DType, bfloat16, float16, float32, float64
@@ -92,6 +92,11 @@ class Text:
         self.allocas.append(f"  {name} = alloca [{pointers} x ptr], align 64")
         return name
 
+    @property
+    def has_avx512(self) -> bool:
+        """True if values fill registers of AVX-512: only processors that have them work on so many lanes."""
+        return self.lanes == 16
+
     def type(self, element: str) -> str:
         """The type of a value with as many lanes as now."""
         return element if self.lanes == 1 else f"<{self.lanes} x {element}>"
@@ -119,6 +124,18 @@ class Text:
         first = self.put(f"insertelement {whole} poison, {element} {scalar}, i64 0")
         return self.put(f"shufflevector {whole} {first}, {whole} poison, <{self.lanes} x i32> zeroinitializer")
 
+    def lanes_of(self, value: str, element: str, first: int, count: int) -> str:
+        """So many lanes of a value from the first one on; of a constant they are all the same."""
+        if count == self.lanes or value.startswith("splat"):
+            return value
+        whole, picked = self.type(element), ", ".join(f"i32 {first + lane}" for lane in range(count))
+        return self.put(f"shufflevector {whole} {value}, {whole} poison, <{count} x i32> <{picked}>")
+
+    def joined(self, parts: Sequence[str], element: str) -> str:
+        """The two halves of a value as one."""
+        half, picked = f"<{self.lanes // 2} x {element}>", ", ".join(f"i32 {lane}" for lane in range(self.lanes))
+        return self.put(f"shufflevector {half} {parts[0]}, {half} {parts[1]}, <{self.lanes} x i32> <{picked}>")
+
     def two(self, op: str, a: str, b: str, element: str) -> str:
         """An instruction with two operands of one type."""
         return self.put(f"{op} {self.type(element)} {a}, {b}")
@@ -142,6 +159,13 @@ class Text:
     def fma(self, a: str, b: str, c: str, element: str) -> str:
         """a * b + c, rounded once."""
         return self.call("fma", element, a, b, c)
+
+    def polynomial(self, x: str, coefficients: Sequence[float], element: str) -> str:
+        """Horner's scheme, the lowest power first in `coefficients`."""
+        result = self.number(coefficients[-1], element)
+        for coefficient in reversed(coefficients[:-1]):
+            result = self.fma(result, x, self.number(coefficient, element), element)
+        return result
 
     def count_up(self, first: str, end: str, step: int, body: Callable[[str], None]) -> None:
         """A loop: `body` is given the register of its number."""

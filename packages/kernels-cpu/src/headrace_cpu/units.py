@@ -366,10 +366,13 @@ def _library(module: Module, t: Text, position: int, unit: Unit, pointers: Seque
     for primitive in unit.call.primitives:
         function, table = entry(t, handle, "ptr"), entry(t, handle + 1, "ptr")
         handle += 2
-        for _, pointer, _ in primitive.arguments:
+        for _, pointer, layout in primitive.arguments:
             memory = entry(t, handle, "ptr")
             handle += 1
-            t.put(f"call i32 @dnnl_memory_set_data_handle(ptr {memory}, ptr {pointers[pointer]})")
+            data = pointers[pointer]
+            if layout.offset:
+                data = t.put(f"getelementptr i8, ptr {data}, i64 {layout.offset}")
+            t.put(f"call i32 @dnnl_memory_set_data_handle(ptr {memory}, ptr {data})")
         count = len(primitive.arguments)
         given = f"ptr {function}, ptr {stream}, i32 {count}, ptr {table}"
         status = t.put(f"call i32 @dnnl_primitive_execute({given})")

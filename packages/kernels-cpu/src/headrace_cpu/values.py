@@ -7,11 +7,15 @@ import math
 from headrace import Tensor
 from headrace.types import Array, DType, int8, int16, int32, uint8, uint16
 
-__all__ = ["READING", "byte_count", "integers", "is_native", "stored"]
+__all__ = ["READING", "VIEWS", "byte_count", "integers", "is_native", "stored"]
 
 READING = frozenset({"ReadVariableOp", "ResourceGather", "VariableShape", "VarIsInitializedOp", "_GatherRows"})
 """Operations that take a handle and do not change what it stands for."""
 
+VIEWS = frozenset(
+    {"EnsureShape", "ExpandDims", "Identity", "PreventGradient", "Reshape", "Snapshot", "Squeeze", "StopGradient"}
+)
+"""Operations whose output has the elements of input 0 in the same order."""
 LARGEST = 1 << 46
 """Bytes beyond which no value is planned: the kernel says that there is not enough memory."""
 

@@ -9,70 +9,24 @@ in float64. Special values follow from the arithmetic wherever possible: NaN sta
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from fractions import Fraction
 
-from headrace_cpu.series_table import ERF_NEAR, LOG_ERFC, TANH_TAIL
+from headrace_cpu.exponentials import (
+    BITS,
+    LN2_PARTS,
+    ROUNDER,
+    by_pairs,
+    clamped,
+    exp,
+    sigmoid,
+    sigmoid_of_single,
+    tanh_of_single,
+)
+from headrace_cpu.series_table import ERF_NEAR, LOG_ERFC
 from headrace_cpu.text import Text, float_literal
 
-__all__ = ["FUNCTIONS", "exp", "log", "looked_up", "polynomial", "write_function"]
-
-LN2 = math.log(2)
-LOG2E = 1 / LN2
-# ln 2 in two parts, the first with so few bits that its products with small integers are exact.
-LN2_PARTS = {"float": (0.693359375, -2.1219444005469057e-4), "double": (0.6931471803691238, 1.9082149292705877e-10)}
-ROUNDER = {"float": 1.5 * 2**23, "double": 1.5 * 2**52}
-BITS = {"float": (32, 23, 127), "double": (64, 52, 1023)}  # width, mantissa, bias
-
-
-def polynomial(t: Text, x: str, coefficients: Sequence[float], element: str) -> str:
-    """Horner's scheme, the lowest power first in `coefficients`."""
-    result = t.number(coefficients[-1], element)
-    for coefficient in reversed(coefficients[:-1]):
-        result = t.fma(result, x, t.number(coefficient, element), element)
-    return result
-
-
-def _power_of_two(t: Text, exponent: str, element: str) -> str:
-    width, mantissa, bias = BITS[element]
-    integer = f"i{width}"
-    biased = t.two("add", exponent, t.number(bias, integer), integer)
-    return t.convert("bitcast", t.two("shl", biased, t.number(mantissa, integer), integer), integer, element)
-
-
-def _clamped(t: Text, x: str, low: float, high: float, element: str) -> str:
-    """Within bounds; NaN stays NaN, since it is neither above nor below."""
-    whole = t.type(element)
-    above = t.put(f"fcmp ogt {whole} {x}, {t.number(high, element)}")
-    x = t.select(above, t.number(high, element), x, element)
-    below = t.put(f"fcmp olt {whole} {x}, {t.number(low, element)}")
-    return t.select(below, t.number(low, element), x, element)
-
-
-def exp(t: Text, x: str, element: str, terms: int | None = None, low: str | None = None) -> str:
-    """exp of r, |r| <= ln(2) / 2, times 2**n in two steps, so that denormals are rounded once; of x + low if given."""
-    single = element == "float"
-    width, _, _ = BITS[element]
-    x = _clamped(t, x, -105.0 if single else -760.0, 89.0 if single else 710.0, element)
-    rounder = t.number(ROUNDER[element], element)
-    shifted = t.fma(x, t.number(LOG2E, element), rounder, element)
-    whole = t.two("fsub", shifted, rounder, element)
-    bits = t.convert("bitcast", shifted, element, f"i{width}")
-    start = t.convert("bitcast", rounder, element, f"i{width}")
-    n = t.two("sub", bits, start, f"i{width}")
-    high, least = LN2_PARTS[element]
-    r = t.fma(whole, t.number(-high, element), x, element)
-    r = t.fma(whole, t.number(-least, element), r, element)
-    if low is not None:
-        r = t.two("fadd", r, low, element)
-    count = terms or (8 if single else 14)
-    series = [float(Fraction(1, math.factorial(k))) for k in range(2, count)]
-    q = polynomial(t, r, series, element)
-    p = t.two("fadd", t.fma(t.two("fmul", r, r, element), q, r, element), t.number(1.0, element), element)
-    half = t.two("ashr", n, t.number(1, f"i{width}"), f"i{width}")
-    rest = t.two("sub", n, half, f"i{width}")
-    p = t.two("fmul", p, _power_of_two(t, half, element), element)
-    return t.two("fmul", p, _power_of_two(t, rest, element), element)
+__all__ = ["FUNCTIONS", "log", "looked_up", "write_function"]
 
 
 def log(t: Text, x: str, element: str, terms: int | None = None) -> str:
@@ -93,7 +47,7 @@ def log(t: Text, x: str, element: str, terms: int | None = None) -> str:
     z = t.two("fmul", s, s, element)
     count = terms or (5 if element == "float" else 11)
     series = [float(Fraction(2, 2 * i + 3)) for i in range(count)]
-    tail = t.two("fmul", z, polynomial(t, z, series, element), element)
+    tail = t.two("fmul", z, t.polynomial(z, series, element), element)
     half = t.two("fmul", t.number(0.5, element), t.two("fmul", f, f, element), element)
     exponent = t.convert("sitofp", k, integer, element)
     high, low = LN2_PARTS[element]
@@ -137,20 +91,10 @@ def expm1(t: Text, x: str, element: str) -> str:
 
 def tanh(t: Text, x: str, element: str) -> str:
     """t / (t + 2) with t = exp(2 |x|) - 1, and the sign of x."""
-    size = _clamped(t, t.call("fabs", element, x), 0.0, 22.0, element)
+    size = clamped(t, t.call("fabs", element, x), element, high=22.0)
     grown = expm1(t, t.two("fadd", size, size, element), element)
     result = t.two("fdiv", grown, t.two("fadd", grown, t.number(2.0, element), element), element)
     return t.call("copysign", element, result, x)
-
-
-def sigmoid(t: Text, x: str, element: str) -> str:
-    """exp is taken of -|x| only, so nothing overflows: 1 / (1 + e) where x >= 0, e / (1 + e) elsewhere."""
-    whole = t.type(element)
-    size = t.call("fabs", element, x)
-    decay = exp(t, t.put(f"fneg {whole} {size}"), element)
-    negative = t.put(f"fcmp olt {whole} {x}, {t.number(0.0, element)}")
-    above = t.select(negative, decay, t.number(1.0, element), element)
-    return t.two("fdiv", above, t.two("fadd", decay, t.number(1.0, element), element), element)
 
 
 def rsqrt(t: Text, x: str, element: str) -> str:
@@ -158,26 +102,14 @@ def rsqrt(t: Text, x: str, element: str) -> str:
     return t.two("fdiv", t.number(1.0, element), t.call("sqrt", element, x), element)
 
 
-def _tanh_of_single(t: Text, x: str, element: str) -> str:
-    """1 - 2 / (exp(2 |x|) + 1), whose errors count little from 0.625 on; below, a polynomial. 1.3 ulp."""
-    whole, one = t.type(element), t.number(1.0, element)
-    size = _clamped(t, t.call("fabs", element, x), 0.0, 10.0, element)
-    square = t.two("fmul", size, size, element)
-    cube = t.two("fmul", size, square, element)
-    small = t.fma(cube, polynomial(t, square, TANH_TAIL, element), size, element)
-    above = t.two("fadd", exp(t, t.two("fadd", size, size, element), element), one, element)
-    large = t.two("fsub", one, t.two("fdiv", t.number(2.0, element), above, element), element)
-    near = t.put(f"fcmp olt {whole} {size}, {t.number(0.625, element)}")
-    return t.call("copysign", element, t.select(near, small, large, element), x)
-
-
 def _erf_of_single(t: Text, x: str, element: str) -> str:
-    """A polynomial up to 1; beyond, 1 - exp of one, whose errors count less the smaller that is. 1.8 ulp."""
+    """A polynomial up to 1; beyond, 1 - exp of one, whose errors count less the smaller that is. 1.5 ulp."""
     whole = t.type(element)
-    size = _clamped(t, t.call("fabs", element, x), 0.0, 4.0, element)
+    size = clamped(t, t.call("fabs", element, x), element, high=4.0)
     square = t.two("fmul", size, size, element)
-    inner = t.fma(size, polynomial(t, square, ERF_NEAR, element), size, element)
-    exponent = polynomial(t, t.two("fsub", size, t.number(2.5, element), element), LOG_ERFC, element)
+    inner = t.fma(size, by_pairs(t, square, t.two("fmul", square, square, element), ERF_NEAR, element), size, element)
+    beside = t.two("fsub", size, t.number(2.5, element), element)
+    exponent = by_pairs(t, beside, t.two("fmul", beside, beside, element), LOG_ERFC, element)
     beyond = exp(t, t.put(f"fneg {whole} {exponent}"), element)
     beyond = t.two("fsub", t.number(1.0, element), beyond, element)
     near = t.put(f"fcmp ole {whole} {size}, {t.number(1.0, element)}")
@@ -189,27 +121,9 @@ def _expm1_of_single(t: Text, x: str, element: str) -> str:
     whole = t.type(element)
     one = t.number(1.0, element)
     large = t.two("fsub", exp(t, x, element, terms=10), one, element)
-    series = polynomial(t, x, [1.0, 0.5, 1 / 6], element)
+    series = t.polynomial(x, [1.0, 0.5, 1 / 6], element)
     near = t.put(f"fcmp olt {whole} {t.call('fabs', element, x)}, {t.number(1e-3, element)}")
     return t.select(near, t.two("fmul", x, series, element), large, element)
-
-
-def _sigmoid_of_single(t: Text, x: str, element: str) -> str:
-    """The quotient of `sigmoid`, and what the roundings of sum and quotient took of it added again: 1.5 ulp, not 2.3.
-
-    What is left of the quotient is divided by the sum d only roughly, by 1.457 - d / 2, since it is so small.
-    """
-    whole, one = t.type(element), t.number(1.0, element)
-    decay = exp(t, t.put(f"fneg {whole} {t.call('fabs', element, x)}"), element)
-    negative = t.put(f"fcmp olt {whole} {x}, {t.number(0.0, element)}")
-    above = t.select(negative, decay, one, element)
-    d = t.two("fadd", decay, one, element)
-    lost = t.two("fsub", decay, t.two("fsub", d, one, element), element)
-    quotient = t.two("fdiv", above, d, element)
-    minus = t.put(f"fneg {whole} {quotient}")
-    rest = t.fma(minus, lost, t.fma(minus, d, above, element), element)
-    roughly = t.fma(d, t.number(-0.5, element), t.number(1.457, element), element)
-    return t.fma(rest, roughly, quotient, element)
 
 
 # pi / 2 in two parts: the first one is exact in what is subtracted from a float32 below LARGE.
@@ -332,8 +246,8 @@ def _wave(t: Text, x: str, ahead: int) -> str:
     square = t.two("fmul", left, left, "double")
     odd = [(-1) ** k / math.factorial(2 * k + 1) for k in range(6)]
     even = [(-1) ** k / math.factorial(2 * k) for k in range(7)]
-    sine = t.two("fmul", left, polynomial(t, square, odd, "double"), "double")  # keeps the sign of zero
-    cosine = polynomial(t, square, even, "double")
+    sine = t.two("fmul", left, t.polynomial(square, odd, "double"), "double")  # keeps the sign of zero
+    cosine = t.polynomial(square, even, "double")
     turned = t.two("shl", count, t.number(63, "i64"), "i64")
     is_odd = t.put(f"icmp slt {t.type('i64')} {turned}, {t.number(0, 'i64')}")
     result = t.convert("bitcast", t.select(is_odd, cosine, sine, "double"), "double", "i64")
@@ -357,8 +271,8 @@ FUNCTIONS: dict[tuple[str, str], tuple[Writer, bool]] = {
     ("log", "float"): (log, False), ("log", "double"): (log, False),
     ("log1p", "float"): (log1p, True), ("log1p", "double"): (log1p, False),
     ("expm1", "float"): (_expm1_of_single, True), ("expm1", "double"): (expm1, False),
-    ("tanh", "float"): (_tanh_of_single, False), ("tanh", "double"): (tanh, False),
-    ("sigmoid", "float"): (_sigmoid_of_single, False), ("sigmoid", "double"): (sigmoid, False),
+    ("tanh", "float"): (tanh_of_single, False), ("tanh", "double"): (tanh, False),
+    ("sigmoid", "float"): (sigmoid_of_single, False), ("sigmoid", "double"): (sigmoid, False),
     ("rsqrt", "float"): (rsqrt, False), ("rsqrt", "double"): (rsqrt, False),
     ("erf", "float"): (_erf_of_single, False),
     ("sin", "float"): (_sin_of_single, True),

@@ -236,12 +236,16 @@ def selu(x: TensorLike, *, name: str | None = None) -> Tensor:
     return _apply("Selu", x, name)
 
 
+_GELU_ROOT = 0.7978845608028654  # sqrt(2 / pi)
+
+
 def gelu(x: TensorLike, *, approximate: bool = False, name: str | None = None) -> Tensor:
     """x times the probability that a standard normal number is below x.
 
     Args:
       x: floating, any shape.
-      approximate: use 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x**3))) instead of the error function.
+      approximate: use 0.5 x (1 + tanh(u)) with u = sqrt(2 / pi) (x + 0.044715 x**3) instead of the error function. This
+        is computed as x sigmoid(2 u), which is the same: less to compute, and negative x lose no digits.
       name: the operation's name.
     Returns:
       The same dtype and shape.
@@ -254,13 +258,13 @@ def gelu(x: TensorLike, *, approximate: bool = False, name: str | None = None) -
       >>> print(hr.Session(graph).run(y))
       [0.]
     """
-    half: Tensor = apply_op("Mul", x, 0.5)
     if approximate:
-        cubic = apply_op("Mul", apply_op("Mul", half, apply_op("Square", x)), 2 * 0.044715)
-        inner = apply_op("Mul", apply_op("AddV2", apply_op("Mul", half, 2.0), cubic), 0.7978845608028654)
-        share = apply_op("Tanh", inner)
-    else:
-        share = apply_op("Erf", apply_op("Mul", half, 1.4142135623730951))
+        slope = apply_op("AddV2", apply_op("Mul", apply_op("Square", x), 2 * _GELU_ROOT * 0.044715), 2 * _GELU_ROOT)
+        gate = apply_op("Sigmoid", apply_op("Mul", x, slope))
+        approximated: Tensor = apply_op("Mul", x, gate, name=name)
+        return approximated
+    half = apply_op("Mul", x, 0.5)
+    share = apply_op("Erf", apply_op("Mul", half, 1.4142135623730951))
     result: Tensor = apply_op("Mul", half, apply_op("AddV2", share, 1.0), name=name)
     return result
 

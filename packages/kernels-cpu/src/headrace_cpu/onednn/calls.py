@@ -13,6 +13,7 @@ from headrace.types import Array, DType, bfloat16, float32
 from headrace_cpu.host import host
 from headrace_cpu.onednn import capi
 from headrace_cpu.onednn.capi import Descriptor, OneDnn, Primitive, onednn
+from headrace_cpu.views import View
 
 __all__ = ["CallWriter", "LibraryCall", "Request", "computed_as", "library_call", "makes_calls", "row_major"]
 
@@ -63,6 +64,8 @@ class Request:
         come after those of the outputs.
       packed: the second factor of a product lies in memory in the layout that the product likes best.
       onto: how many times what the memory of the result holds before is added to it, for an epilogue with that.
+      places: for each input, then the first output, how it lies in the memory that its pointer stands for, or None
+        where it has that for itself. Only products have such; empty where all have it for themselves.
     """
 
     op: Operation
@@ -71,6 +74,7 @@ class Request:
     epilogue: tuple[tuple[str, DType], ...] = ()
     packed: bool = False
     onto: float = 0.0
+    places: tuple[View | None, ...] = ()
 
     @classmethod
     def of(cls, op: Operation, constants: Sequence[Array | None] = ()) -> Request:

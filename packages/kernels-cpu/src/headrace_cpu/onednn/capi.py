@@ -46,10 +46,11 @@ Pointer = ctypes.c_void_p
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Descriptor:
-    """A memory descriptor: shape, dtype and layout."""
+    """A memory descriptor: shape, dtype and layout, and how many bytes of memory lie before the first element."""
 
     handle: int
     size: int
+    offset: int = 0
 
 
 Argument = tuple[int, int, Descriptor]
@@ -115,8 +116,8 @@ class OneDnn:
                 hint="please report this; hr.config(backend='numpy') does without oneDNN",
             )
 
-    def strided(self, shape: Sequence[int], dtype: DType, strides: Sequence[int]) -> Descriptor:
-        """A layout by strides, in elements."""
+    def strided(self, shape: Sequence[int], dtype: DType, strides: Sequence[int], offset: int = 0) -> Descriptor:
+        """A layout by strides and the place of the first element, in elements."""
         key = (tuple(shape), dtype.name, tuple(strides))
         with self._lock:
             found = self._plain.get(key)
@@ -132,7 +133,7 @@ class OneDnn:
                     steps,
                 )
                 found = self._plain[key] = self._described(made)
-            return found
+            return Descriptor(found.handle, found.size, offset * dtype.size) if offset else found
 
     def any(self, shape: Sequence[int], dtype: DType) -> Descriptor:
         """A layout that the primitive may choose."""

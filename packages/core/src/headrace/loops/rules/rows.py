@@ -45,7 +45,7 @@ def _softmax(op: LoopContext, logits: Value) -> Value | None:
         return None
     x = widened(logits)
     e = loops.exp(x - loops.max(x, -1, keepdims=True))
-    return narrowed(e / loops.sum(e, -1, keepdims=True), logits.dtype)
+    return narrowed(e * (1.0 / loops.sum(e, -1, keepdims=True)), logits.dtype)
 
 
 @register_loops("LogSoftmax")
@@ -66,7 +66,7 @@ def _cross_entropy(op: LoopContext, logits: Value, labels: Value) -> tuple[Value
     e = loops.exp(shifted)
     total = loops.sum(e, -1, keepdims=True)
     loss = loops.sum(z * (loops.log(total) - shifted), -1)
-    return narrowed(loss, logits.dtype), narrowed(e / total - z, logits.dtype)
+    return narrowed(loss, logits.dtype), narrowed(e * (1.0 / total) - z, logits.dtype)
 
 
 @register_loops("SparseSoftmaxCrossEntropyWithLogits")
@@ -81,7 +81,7 @@ def _sparse_cross_entropy(op: LoopContext, logits: Value, labels: Value) -> tupl
     total = loops.sum(e, -1, keepdims=True)
     own = loops.sum(loops.where(chosen, shifted, 0.0), -1)
     loss = loops.log(loops.squeeze(total, [x.rank - 1])) - own
-    backprop = e / total - loops.cast(chosen, x.dtype)
+    backprop = e * (1.0 / total) - loops.cast(chosen, x.dtype)
     return narrowed(loss, logits.dtype), narrowed(backprop, logits.dtype)
 
 
