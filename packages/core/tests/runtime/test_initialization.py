@@ -1,4 +1,4 @@
-"""Initial values: small variables are filled in one step, what needs another variable after that one."""
+"""Initial values: several variables are filled in one step, what needs another variable after that one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.runtime import step_definition
+from headrace.runtime import initialization, step_definition
 
 
 @pytest.fixture(name="steps")
@@ -26,14 +26,17 @@ def _steps(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return found
 
 
-def test_small_variables_are_filled_together_and_large_ones_alone(steps: list[list[str]]) -> None:
+def test_so_many_variables_are_filled_together_as_have_few_bytes(
+    steps: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(initialization, "TOGETHER_BYTES", 4 * 10)
     with hr.Graph().as_default() as graph:
-        for name, size in (("a", 3), ("b", 16384), ("c", 16385), ("d", 1)):
+        for name, size in (("a", 3), ("b", 7), ("c", 1), ("d", 10), ("e", 11), ("f", 2)):
             hr.Variable(hr.full([size], np.float32(size)), name=name)
         total = hr.add_n([hr.sum(variable.value) for variable in graph.variables])
     with hr.Session(graph) as session:
-        assert session.run(total) == 3.0**2 + 16384.0**2 + 16385.0**2 + 1
-    assert steps == [["a", "b"], ["c"], ["d"]]
+        assert session.run(total) == 9 + 49 + 1 + 100 + 121 + 4
+    assert steps == [["a", "b"], ["c"], ["d"], ["e"], ["f"]]
 
 
 def test_a_value_that_needs_another_comes_after_it(steps: list[list[str]]) -> None:
@@ -56,7 +59,7 @@ def test_values_drawn_together_are_those_drawn_alone() -> None:
         with hr.Session(graph) as session:
             return [value[:8] for value in session.run([variable.value for variable in variables])]
 
-    for together, alone in zip(drawn(8), drawn(1 << 15), strict=True):
+    for together, alone in zip(drawn(8), drawn(1 << 21), strict=True):
         np.testing.assert_array_equal(together, alone)
 
 

@@ -10,10 +10,11 @@ since each statement needs the registers of those around it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 
-from headrace.loops.ir import Access, Accumulate, Axis, Expr, Loop, Region, Store, in_order
+from headrace.loops.ir import Access, Accumulate, Axis, Expr, Loop, Region, Store, form_of, in_order
 from headrace.types import bool as boolean
 from headrace_cpu.chains import cut_functions, points_together
 from headrace_cpu.exponentials import HALVES
@@ -29,6 +30,8 @@ ROWS = 4
 """Rows that are added to the accumulators of columns at a time."""
 SHORT = 40
 """Expressions of a row up to which that is done."""
+KEPT_FORMS = 128
+"""Forms whose text is kept: some ten kilobytes each."""
 BLOCK = 32
 """Vectors of which the first halves of functions are computed before the rest."""
 
@@ -46,9 +49,22 @@ class PrintedRegion:
     functions: dict[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """A region, equal to those of the same form."""
+
+    form: Hashable
+    region: Region = field(compare=False)
+
+
 def print_region(region: Region, lanes: int) -> PrintedRegion:
-    """Print one region for vectors of that many lanes."""
-    printer = _Printer(region, lanes)
+    """Print one region for vectors of that many lanes; layers of a network have many of one form."""
+    return _printed(_Form(form_of(region), region), lanes)
+
+
+@functools.lru_cache(KEPT_FORMS)
+def _printed(item: _Form, lanes: int) -> PrintedRegion:
+    printer = _Printer(item.region, lanes)
     printer.write()
     return PrintedRegion("\n".join(printer.text.lines) + "\n", printer.text.functions)
 

@@ -15,7 +15,7 @@ for each axis. `verifier.py` says what is legal, `interpreter.py` what it means.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -36,6 +36,7 @@ __all__ = [
     "Region",
     "Role",
     "Store",
+    "form_of",
     "in_order",
 ]
 
@@ -176,8 +177,7 @@ class Builder:
 
     def make(self, op: str, dtype: DType, args: tuple[Expr, ...] = (), payload: Any = None) -> Expr:
         """The expression; the same object for the same request."""
-        shown = (type(payload), repr(payload)) if isinstance(payload, (float, bool)) else payload  # -0.0, NaN, True
-        key = (op, dtype.name, tuple([id(arg) for arg in args]), shown)
+        key = (op, dtype.name, tuple([id(arg) for arg in args]), _shown(payload))
         found = self.known.get(key)
         if found is None:
             found = self.known[key] = Expr(op, dtype, args, payload)
@@ -219,3 +219,35 @@ def in_order(roots: Sequence[Expr]) -> list[Expr]:
         found.setdefault(id(expr), expr)
         stack.pop()
     return list(found.values())
+
+
+def form_of(region: Region) -> Hashable:
+    """What is equal for regions that compute the same, whoever built them and whatever they are called."""
+    numbers: dict[int, int] = {}
+    rows: list[Hashable] = []
+
+    def number(root: Expr) -> int:
+        for expr in in_order([root]) if id(root) not in numbers else ():
+            if id(expr) not in numbers:
+                numbers[id(expr)] = len(rows)
+                args = tuple([numbers[id(arg)] for arg in expr.args])
+                rows.append((expr.op, expr.dtype.name, args, _shown(expr.payload)))
+        return numbers[id(root)]
+
+    loops = tuple(
+        (
+            loop.axes,
+            tuple([(item.local, item.op, item.keep_last, number(item.value)) for item in loop.accumulates]),
+            *(
+                tuple([(store.buffer, store.access, number(store.value)) for store in stores])
+                for stores in (loop.stores, loop.after)
+            ),
+        )
+        for loop in region.loops
+    )
+    return region.outer, region.buffers, loops, tuple(rows)
+
+
+def _shown(payload: Any) -> Hashable:
+    """A payload as what it is equal to: 0.0 is not -0.0, NaN is NaN, and True is not 1."""
+    return (type(payload), repr(payload)) if isinstance(payload, (float, bool)) else payload

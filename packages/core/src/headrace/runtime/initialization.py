@@ -11,8 +11,8 @@ from headrace.runtime.resources import ResourceManager, VariableBuffer
 
 __all__ = ["buffer_of", "initialize_variables"]
 
-SMALL_BYTES = 1 << 16
-"""Bytes of a variable up to which its initial value is computed with those of others."""
+TOGETHER_BYTES = 1 << 22
+"""Bytes of variables whose initial values are computed in one step."""
 _NEEDS_NO_VALUE = frozenset({"AssignVariableOp", "VarIsInitializedOp", "DestroyResourceOp", "RestoreV2"})
 """What may be done with the handle of a variable that has no value yet."""
 
@@ -62,23 +62,23 @@ def initialize_variables(
 
 
 def _batches(handles: Sequence[Tensor], initializers: Mapping[Tensor, Operation | None]) -> Iterator[list[Tensor]]:
-    """Small variables together, for to make a plan takes longer than to fill them; all others one by one.
+    """As many variables together as have few bytes, for to make a plan takes longer than to fill them.
 
-    What starts from the value of another variable comes by itself too, after that one.
+    What starts from the value of another variable comes by itself, after that one.
     """
-    small: list[Tensor] = []
+    together: list[Tensor] = []
+    total = 0
     for handle in handles:
         shape, dtype = handle.op.attrs["shape"], handle.op.attrs["dtype"]
-        is_small = shape.is_fully_defined and (shape.num_elements or 0) * dtype.size <= SMALL_BYTES
-        if is_small and not _handles_read(_needed([_initializer(handle, initializers)], frozenset())):
-            small.append(handle)
-            continue
-        if small:
-            yield small
-            small = []
-        yield [handle]
-    if small:
-        yield small
+        size = (shape.num_elements or 0) * dtype.size if shape.is_fully_defined else TOGETHER_BYTES
+        needs = _handles_read(_needed([_initializer(handle, initializers)], frozenset()))
+        if together and (needs or total + size > TOGETHER_BYTES):
+            yield together
+            together, total = [], 0
+        together.append(handle)
+        total += TOGETHER_BYTES if needs else size
+    if together:
+        yield together
 
 
 def _in_order(
