@@ -20,7 +20,8 @@ from headrace_cpu.lists import ListUse
 from headrace_cpu.onednn import onednn, products
 from headrace_cpu.placing import place
 from headrace_cpu.primitives import primitive_call
-from headrace_cpu.scheduling import Schedule, schedule
+from headrace_cpu.schedule import Schedule
+from headrace_cpu.scheduling import schedule
 
 pytestmark = pytest.mark.skipif(onednn() is None, reason="oneDNN is not installed")
 needs_bfloat16 = pytest.mark.skipif(not host().multiplies_bfloat16, reason="no instructions for bfloat16")

@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.types import Array, DType
 from headrace_cpu.layout import Layout, Unit
-from headrace_cpu.scheduling import Key
+from headrace_cpu.schedule import Key
 
 __all__ = ["Block", "Place", "block_of", "integers_of", "place_of"]
 

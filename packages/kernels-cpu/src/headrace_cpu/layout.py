@@ -16,7 +16,7 @@ from headrace.plan import Allocation, Line, Step, flat_aliases, plan_memory
 from headrace_cpu.pooling import Pooling
 from headrace_cpu.scans import Scan
 from headrace_cpu.scattering import Rows
-from headrace_cpu.scheduling import Key, Schedule, is_variable
+from headrace_cpu.schedule import Key, Schedule, is_variable
 from headrace_cpu.values import is_native
 
 __all__ = ["Layout", "Run", "Unit", "lay_out"]

@@ -24,7 +24,7 @@ from headrace_cpu.nesting import NativeBranch, NativeLoop
 from headrace_cpu.pooling import Pooling
 from headrace_cpu.scans import Scan
 from headrace_cpu.scattering import FirstRows, RangeCheck, Rows
-from headrace_cpu.scheduling import Key, Schedule
+from headrace_cpu.schedule import Key, Schedule
 
 __all__ = ["kernels_of", "memory_of", "work_in"]
 

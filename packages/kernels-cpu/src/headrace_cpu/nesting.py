@@ -19,7 +19,9 @@ from headrace.plan import Line, Program
 from headrace.types import DType
 from headrace_cpu.layout import Layout, lay_out
 from headrace_cpu.lists import RECORD, Element, ListUse, find_lists, separated
-from headrace_cpu.scheduling import Key, is_native, schedule
+from headrace_cpu.schedule import Key
+from headrace_cpu.scheduling import schedule
+from headrace_cpu.values import is_native
 
 __all__ = ["LINE", "NativeBranch", "NativeLoop", "Nesting"]
 

@@ -1,9 +1,4 @@
-"""From a program to groups in the order in which they run: what is fused, what a library does, what stays with NumPy.
-
-Memory has keys: an int for the value of an operation, `("variable", n)` for the state behind a handle, `("packed", n)`
-for a factor in the layout that products like. Values that are only another view of the same elements (reshape,
-identity) share the key of what they view.
-"""
+"""From a program to groups in the order in which they run: what is fused, what libraries do, what stays with NumPy."""
 
 from __future__ import annotations
 
@@ -14,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from headrace import Operation, Tensor
+from headrace import Operation
 from headrace.interfaces import VariableStorage
-from headrace.loops.fusion import Group, Item, fits_alone, fuse
+from headrace.loops.fusion import Item, fits_alone, fuse
 from headrace.loops.lowering import Output
 from headrace.loops.recompute import recomputed
 from headrace.loops.registry import LoopContext, find_loops
@@ -26,77 +21,19 @@ from headrace.types import Array
 from headrace_cpu.absorbing import Absorbed, Call, absorb
 from headrace_cpu.gathering import Gather, gather_call
 from headrace_cpu.lists import CHANGING, RECORD, ListOp, ListUse
-from headrace_cpu.onednn import LibraryCall, Request
+from headrace_cpu.onednn import Request
+from headrace_cpu.ordering import ordered
 from headrace_cpu.placing import place
 from headrace_cpu.scalars import prints
 from headrace_cpu.scans import Scan, scan_call
 from headrace_cpu.scattering import FirstRows, RangeCheck, Rows, known_below, rows_call
+from headrace_cpu.schedule import Key, Schedule, is_variable
 from headrace_cpu.values import READING, VIEWS, byte_count, integers, is_native, stored
 
-__all__ = ["Key", "Schedule", "is_native", "is_variable", "schedule"]
+__all__ = ["schedule"]
 
-APPLIED_BYTES = 1 << 22
-"""Gradients of so many bytes are applied before more are made: a run of its own costs some 10 us, writing and reading
-them again from memory several hundred."""
 UNIFORM = 1 << 16
 """Elements up to which a constant is looked at for being one number everywhere."""
-
-Key = Any
-"""What names a memory: an int, or a tuple for what is no value of the program."""
-
-Variable = tuple[str, int]
-
-
-@dataclass(slots=True)
-class Schedule:
-    """What runs. Mutable while it is made.
-
-    Attributes:
-      program: the segment.
-      items: the operations that do something, with `lines` beside them: the positions of their lines.
-      groups: fused items; `order` says in which order they run: (kind, groups), kind being host, compute or update.
-      storages: the variables, by number.
-      roots: for each value the key of its memory.
-      sizes: bytes of each memory; `specs`: elements and dtype of each that is an array.
-      together: for items that do the work of several lines the positions of these.
-      library: for items that a library computes, or that are loops or branches, what it does.
-      nested: those of them that are loops or branches.
-      checks: for items whose integers must be in `[0, bound)` the key of these and the bound.
-      memory: for items that a library computes the keys of what it reads and writes.
-      extras: for items that a library computes the keys of what it reads only after that.
-      again: for each group the items of others that it computes again.
-      lists: the tensor lists that live in native memory.
-    """
-
-    program: Program
-    items: list[Item] = field(default_factory=list)
-    lines: list[int] = field(default_factory=list)
-    groups: list[Group] = field(default_factory=list)
-    order: list[tuple[str, list[int]]] = field(default_factory=list)
-    storages: list[VariableStorage] = field(default_factory=list)
-    roots: dict[int, Key] = field(default_factory=dict)
-    sizes: dict[Key, int] = field(default_factory=dict)
-    specs: dict[Key, Tensor] = field(default_factory=dict)
-    together: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    library: dict[int, Any] = field(default_factory=dict)
-    nested: set[int] = field(default_factory=set)
-    checks: dict[int, tuple[Key, int]] = field(default_factory=dict)
-    memory: dict[int, tuple[tuple[Key, ...], tuple[Key, ...]]] = field(default_factory=dict)
-    extras: dict[int, tuple[Key, ...]] = field(default_factory=dict)
-    again: list[list[int]] = field(default_factory=list)
-    lists: ListUse = field(default_factory=ListUse)
-
-    def lines_of(self, item: int) -> tuple[int, ...]:
-        """The positions of the lines whose work an item does, in order."""
-        return self.together.get(item, (self.lines[item],))
-
-    def storage_key(self, storage: VariableStorage) -> Variable:
-        """The key of a variable's memory."""
-        for number, known in enumerate(self.storages):
-            if known is storage:
-                return ("variable", number)
-        self.storages.append(storage)
-        return ("variable", len(self.storages) - 1)
 
 
 def schedule(
@@ -117,7 +54,7 @@ def schedule(
     for position, line in enumerate(program.lines):
         made.add(position, line)
     result.groups = fuse(result.items, result.sizes)
-    result.order = _ordered(result)
+    result.order = ordered(result)
     kept = {result.roots.get(number, number) for number in program.results}
     result.again = recomputed(result.items, result.groups, kept)
     return result
@@ -534,98 +471,3 @@ def _printed(value: Value) -> bool:
         return value.payload[0] in ("sum", "prod", "max", "min", "any", "all")
     operand = value.args[-1] if value.op == "select" else value.args[0]
     return prints(value.op, operand.dtype)
-
-
-def _dependencies(schedule: Schedule) -> list[set[int]]:
-    """For each group the groups that must run before it."""
-    home = {position: number for number, group in enumerate(schedule.groups) for position in group.items}
-    before: list[set[int]] = [set() for _ in schedule.groups]
-    writers: dict[Key, list[int]] = {}
-    readers: dict[Key, list[int]] = {}
-    for position, item in enumerate(schedule.items):
-        needed = {home[other] for other in item.after}
-        needed |= {home[writer] for key in item.reads for writer in writers.get(key, ())}
-        needed |= {
-            home[writer]
-            for key in item.writes
-            for writer in writers.get(key, ())
-            if not (item.partial and schedule.items[writer].partial)
-        }
-        for key in item.writes:
-            needed |= {home[reader] for reader in readers.get(key, ())}
-        before[home[position]] |= needed - {home[position]}
-        for key in item.reads:
-            readers.setdefault(key, []).append(position)
-        for key in item.writes:
-            writers[key] = [*(writers.get(key, ()) if item.partial else ()), position]
-            readers[key] = []
-    return before
-
-
-def _ordered(schedule: Schedule) -> list[tuple[str, list[int]]]:
-    """Runs of groups, as few as possible: what computes, then what needs NumPy, then variables, then what waits.
-
-    Before all of these come looks at streams of random numbers, which wait for nothing.
-
-    Variables are updated in runs of their own, so that their locks are held no longer than that takes. They come last,
-    so that there are few of these; but where the gradients that wait for them are large, they come when these are
-    there, so that not all of them are alive at once.
-    """
-    before = _dependencies(schedule)
-    after: list[set[int]] = [set() for _ in before]
-    for number, needed in enumerate(before):
-        for other in needed:
-            after[other].add(number)
-    missing = [len(needed) for needed in before]
-    ready: dict[str, list[int]] = {name: [] for name in ("draw", "compute", "host", "update", "wait")}
-    kinds = [_kind(schedule, group) for group in schedule.groups]
-    kept = [_values_bytes(schedule, group) for group in schedule.groups]
-    apart = {number for number, group in enumerate(schedule.groups) if _is_apart(schedule, group)}
-    for number, count in enumerate(missing):
-        if not count:
-            ready[kinds[number]].append(number)
-    order: list[tuple[str, list[int]]] = []
-    while any(ready.values()):
-        large = sum(kept[number] for number in ready["update"]) >= APPLIED_BYTES
-        kind = "update" if large else next(name for name, numbers in ready.items() if numbers)
-        run: list[int] = []
-        while ready[kind] and not (run and (kind == "wait" or apart & {run[-1], min(ready[kind])})):
-            if run and kind != "update" and sum(kept[number] for number in ready["update"]) >= APPLIED_BYTES:
-                break
-            number = min(ready[kind])
-            ready[kind].remove(number)
-            run.append(number)
-            for other in sorted(after[number]):
-                missing[other] -= 1
-                if not missing[other]:
-                    ready[kinds[other]].append(other)
-        if kind in ("draw", "host", "wait"):
-            order += [("host", [number]) for number in run]
-        else:
-            order.append((kind, run))
-    return order
-
-
-def _is_apart(schedule: Schedule, group: Group) -> bool:
-    """True for a large product that is added up in a variable: it is a run of its own, so that no other lock waits."""
-    first = group.items[0]
-    sums = isinstance(schedule.library.get(first), LibraryCall)
-    return sums and any(is_variable(key) and schedule.sizes[key] >= APPLIED_BYTES for key in group.writes)
-
-
-def _values_bytes(schedule: Schedule, group: Group) -> int:
-    """Bytes of the values that are kept until a group has run."""
-    return sum(schedule.sizes.get(key, 0) for key in group.reads if isinstance(key, int))
-
-
-def _kind(schedule: Schedule, group: Group) -> str:
-    first = group.items[0]
-    if not schedule.items[first].has_loops and first not in schedule.library:
-        op = schedule.program.lines[schedule.lines[first]].op
-        return "wait" if op.blocks else "draw" if op.type == "_NextRandom" else "host"
-    return "update" if any(is_variable(key) for key in group.writes) else "compute"
-
-
-def is_variable(key: Key) -> bool:
-    """True for the state behind a handle."""
-    return isinstance(key, tuple) and key[0] == "variable"

@@ -31,7 +31,7 @@ from headrace_cpu.host import host
 from headrace_cpu.layout import Layout, Run, Unit
 from headrace_cpu.lists import ListOp
 from headrace_cpu.scattering import FirstRows, RangeCheck, Rows
-from headrace_cpu.scheduling import Key
+from headrace_cpu.schedule import Key
 from headrace_cpu.sharing import side_by_side
 from headrace_cpu.units import Stop, stops_in
 
