@@ -25,7 +25,8 @@ define void @{symbol}(ptr %args) {{
   ret void
 }}
 """
-    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(host().load(text, symbol))
+    (address,) = host().load(text, [symbol])
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)
 
     def call(buffers: Sequence[Array]) -> None:
         table = (ctypes.c_void_p * max(len(buffers), 1))(*[buffer.ctypes.data for buffer in buffers])

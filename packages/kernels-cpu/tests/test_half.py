@@ -40,7 +40,7 @@ def test_numbers_are_rounded_once_to_nearest_even(machine: Host, wide: str, arra
     body = f"%h = fptrunc {wide} %x to half\n %b = bitcast half %h to i16\n ret i16 %b"
     text = f"define i16 @f({wide} %x) {{\n {body}\n}}"
     argument = ctypes.c_double if array_type is np.float64 else ctypes.c_float
-    convert = ctypes.CFUNCTYPE(ctypes.c_uint16, argument)(machine.load(text, "f"))
+    convert = ctypes.CFUNCTYPE(ctypes.c_uint16, argument)(*machine.load(text, ["f"]))
     with np.errstate(all="ignore"):
         exact: Array = close_to_ties().astype(array_type)
         wanted = exact.astype(np.float16)
@@ -52,6 +52,6 @@ def test_numbers_are_rounded_once_to_nearest_even(machine: Host, wide: str, arra
 
 def test_float16_is_widened_exactly(machine: Host) -> None:
     text = "define float @w(i16 %b) {\n %h = bitcast i16 %b to half\n %x = fpext half %h to float\n ret float %x\n}"
-    convert = ctypes.CFUNCTYPE(ctypes.c_float, ctypes.c_uint16)(machine.load(text, "w"))
+    convert = ctypes.CFUNCTYPE(ctypes.c_float, ctypes.c_uint16)(*machine.load(text, ["w"]))
     found = np.array([convert(bits) for bits in range(0x10000)], np.float32)
     np.testing.assert_array_equal(found, HALVES.astype(np.float32))

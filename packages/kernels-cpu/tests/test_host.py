@@ -17,8 +17,8 @@ TEXT = "define i32 @answer_{n}() {{\n  ret i32 {n}\n}}\n"
 
 
 def answer(machine: Host, number: int) -> int:
-    function = ctypes.CFUNCTYPE(ctypes.c_int)(machine.load(TEXT.format(n=number), f"answer_{number}"))
-    return int(function())
+    (address,) = machine.load(TEXT.format(n=number), [f"answer_{number}"])
+    return int(ctypes.CFUNCTYPE(ctypes.c_int)(address)())
 
 
 @pytest.fixture
@@ -42,10 +42,17 @@ def test_code_is_kept_and_found_again(cache: Path, monkeypatch: pytest.MonkeyPat
 
 def test_code_that_is_there_is_not_loaded_again(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine, text = Host(), TEXT.format(n=42)
-    address = machine.load(text, "answer_42")
+    addresses = machine.load(text, ["answer_42"])
     monkeypatch.setenv("HEADRACE_CACHE", "off")
-    assert machine.load(text, "answer_42") == address
-    assert machine.load(TEXT.format(n=40), "answer_40") != address
+    assert machine.load(text, ["answer_42"]) == addresses
+    assert machine.load(TEXT.format(n=40), ["answer_40"]) != addresses
+
+
+def test_functions_of_one_module_come_in_their_order(cache: Path) -> None:
+    machine, text = Host(), TEXT.format(n=1) + TEXT.format(n=2)
+    addresses = machine.load(text, ["answer_2", "answer_1"])
+    assert [ctypes.CFUNCTYPE(ctypes.c_int)(address)() for address in addresses] == [2, 1]
+    assert len(list(cache.iterdir())) == 1
 
 
 @pytest.mark.parametrize("damage", [b"", b"headrace-cpu\n", b"something else"])

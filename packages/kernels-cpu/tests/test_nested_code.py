@@ -75,7 +75,7 @@ class Native:
         body = [f"define i32 @SYMBOL({given}) {{", *t.allocas, *t.lines, f"  ret i32 {status}", "}"]
         text = "\n".join([*module.functions.values(), *body])
         symbol = f"nested_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
-        address = host().load(text.replace("SYMBOL", symbol), symbol)
+        (address,) = host().load(text.replace("SYMBOL", symbol), [symbol])
         return ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * (len(pointers) + 2))(address)
 
     def begin(self) -> None:

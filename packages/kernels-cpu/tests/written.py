@@ -22,7 +22,7 @@ def compiled(write: Callable[[Text, list[str]], None], pointers: int) -> Callabl
     body = "\n".join([f"define i32 @SYMBOL({given}) {{", *t.allocas, *t.lines, "  ret i32 0", "}"])
     text = "\n".join([*t.functions.values(), body])
     symbol = f"written_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
-    address = host().load(text.replace("SYMBOL", symbol), symbol)
+    (address,) = host().load(text.replace("SYMBOL", symbol), [symbol])
     function = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * pointers)(address)
 
     def call(*arrays: Any) -> int:

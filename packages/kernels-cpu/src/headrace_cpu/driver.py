@@ -19,62 +19,63 @@ from headrace_cpu.nested_code import write_nested
 from headrace_cpu.text import Text
 from headrace_cpu.units import ACTIVE, LIBRARY_THREADS, Module, Stop, entry, frame, may_pause, write_units
 
-__all__ = ["DriverText", "write_driver"]
+__all__ = ["WrittenDriver", "module_text", "new_module", "write_driver"]
+
+PREFIX = "DRIVER"
+"""How the names of drivers begin while their module is written."""
 
 
 @dataclass(frozen=True, slots=True)
-class DriverText:
+class WrittenDriver:
     """A driver.
 
     Attributes:
-      text: the module.
-      symbol: its function.
+      symbol: its function, whose name begins with PREFIX.
       handles: how many entries of the table libraries need.
       library: for each library unit its first entry in the table.
       is_sliced: it may take long, or make lists longer: it asks to be called again.
     """
 
-    text: str
     symbol: str
     handles: int
     library: list[tuple[Unit, int]]
     is_sliced: bool
 
 
-def write_driver(
-    block: Block,
-    constant: ConstantPlace,
-    new_store: Callable[[], int],
-    lanes: int,
-    stops: Sequence[Stop],
-    together: Sequence[range],
-    *,
-    openmp: bool,
-) -> DriverText:
-    """Write the driver of a run.
+def new_module(constant: ConstantPlace, new_store: Callable[[], int], lanes: int, *, openmp: bool) -> Module:
+    """A module for the drivers of a plan: what several of them call is compiled once.
 
     Args:
-      block: what to do.
       constant: gives constants a place.
       new_store: gives the number of a store for a list.
       lanes: float32 elements of a vector.
-      stops: where it may pause between units.
-      together: which units run side by side.
       openmp: whether libgomp's pool is there.
     """
-    module = Module(lanes, openmp, constant, new_store, write_nested)
+    return Module(lanes, openmp, constant, new_store, write_nested)
+
+
+def write_driver(module: Module, block: Block, stops: Sequence[Stop], together: Sequence[range]) -> WrittenDriver:
+    """Write the driver of a run.
+
+    Args:
+      module: where to.
+      block: what to do.
+      stops: where it may pause between units.
+      together: which units run side by side.
+    """
+    module.handles, module.library = 0, []
     t = module.text()
     data = _slots(t, len(block.slots))
     t.line(f"%state = getelementptr i64, ptr %table, i64 {ACTIVE}")
     body = module.text()
     body.count = t.count
     write_units(module, body, block, data, stops, together)
-    if openmp and module.library:
+    if module.openmp and module.library:
         _bound_library(t)
-    text = "\n".join(
+    symbol = module.symbol(f"{PREFIX}_")
+    module.functions[symbol] = "\n".join(
         [
-            *module.functions.values(),
-            "define i32 @DRIVER(ptr %list, ptr %arena, ptr %constants, ptr %table) {",
+            f"define i32 @{symbol}(ptr %list, ptr %arena, ptr %constants, ptr %table) {{",
             *frame(block.units, together),
             *body.allocas,
             *t.lines,
@@ -83,12 +84,17 @@ def write_driver(
             "bad:",
             "  ret i32 -1",
             "}",
-            "",
         ]
     )
-    symbol = f"headrace_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
     is_sliced = any(map(may_pause, block.units)) or any(stop.nanoseconds for stop in stops)
-    return DriverText(text.replace("DRIVER", symbol), symbol, module.handles, module.library, is_sliced)
+    return WrittenDriver(symbol, module.handles, module.library, is_sliced)
+
+
+def module_text(module: Module, drivers: Sequence[WrittenDriver]) -> tuple[str, list[str]]:
+    """The text of a module, and the names that its drivers have there: two texts share none."""
+    text = "\n".join([*module.functions.values(), ""])
+    prefix = f"headrace_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
+    return text.replace(PREFIX, prefix), [driver.symbol.replace(PREFIX, prefix) for driver in drivers]
 
 
 def _bound_library(t: Text) -> None:

@@ -7,6 +7,7 @@ import hashlib
 import os
 import tempfile
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import llvmlite
@@ -28,7 +29,7 @@ class Host:
         self.triple = llvm.get_process_triple()
         self._lock = threading.Lock()
         self._engine: llvm.ExecutionEngine | None = None
-        self._addresses: dict[tuple[str, str], int] = {}
+        self._loaded: set[str] = set()
         self._keep: list[object] = []
         self.openmp = _load_openmp()
 
@@ -50,12 +51,12 @@ class Host:
         target = llvm.Target.from_triple(self.triple)
         return target.create_target_machine(cpu=self.cpu, features=self.features, opt=3, jit=True)
 
-    def load(self, text: str, symbol: str) -> int:
-        """The address of a function of a module, compiled now or taken from the cache.
+    def load(self, text: str, symbols: Sequence[str]) -> list[int]:
+        """The addresses of functions of a module, compiled now or taken from the cache.
 
         Args:
           text: the module; the key of the cache is its content with the processor and the versions.
-          symbol: the function.
+          symbols: the functions.
         """
         key = hashlib.sha256(
             "\0".join(
@@ -63,20 +64,20 @@ class Host:
             ).encode()
         ).hexdigest()
         with self._lock:
-            if (key, symbol) in self._addresses:  # models that are loaded again and again would fill the memory
-                return self._addresses[key, symbol]
-            code = _read(key)
-            machine = self.machine()
-            if code is None:
-                code = self._compiled(text, machine)
-                _write(key, code)
-            if self._engine is None:
-                called = llvm.parse_assembly(f'target triple = "{self.triple}"\n{CONVERSIONS}')
-                self._engine = llvm.create_mcjit_compiler(called, machine)
-            self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-            self._engine.finalize_object()
-            address = self._addresses[key, symbol] = int(self._engine.get_function_address(symbol))
-            return address
+            if key not in self._loaded:  # models that are loaded again and again would fill the memory
+                machine = self.machine()
+                code = _read(key)
+                if code is None:
+                    code = self._compiled(text, machine)
+                    _write(key, code)
+                if self._engine is None:
+                    called = llvm.parse_assembly(f'target triple = "{self.triple}"\n{CONVERSIONS}')
+                    self._engine = llvm.create_mcjit_compiler(called, machine)
+                self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+                self._engine.finalize_object()
+                self._loaded.add(key)
+            assert self._engine is not None
+            return [int(self._engine.get_function_address(symbol)) for symbol in symbols]
 
     def _compiled(self, text: str, machine: llvm.TargetMachine) -> bytes:
         module = llvm.parse_assembly(f'target triple = "{self.triple}"\n{text}')
@@ -90,7 +91,7 @@ class Host:
         return bytes(machine.emit_object(module))
 
 
-CODE_VERSION = "1"
+CODE_VERSION = "2"
 """Changes when modules of one text must no longer share their code."""
 MAGIC = b"headrace-cpu\n"
 

@@ -18,7 +18,7 @@ from headrace.errors import HeadraceError
 from headrace.interfaces import OpHook
 from headrace.plan import ALIGNMENT, Line, PlannedMemory, Work, checked_kernel, exhausted, explained
 from headrace_cpu.calling import ListStores
-from headrace_cpu.driver import DriverText
+from headrace_cpu.driver import WrittenDriver
 from headrace_cpu.layout import Layout
 from headrace_cpu.needs import kernels_of, memory_of, work_in
 from headrace_cpu.onednn import onednn
@@ -66,7 +66,7 @@ class _Context:
         self.tables = tuple(self._table(driver, plan) for driver in plan.drivers)
         self.addresses = tuple(map(ctypes.addressof, self.tables))
 
-    def _table(self, driver: DriverText, plan: CpuPlan) -> Any:
+    def _table(self, driver: WrittenDriver, plan: CpuPlan) -> Any:
         entries = [0] * (FIRST_HANDLE + driver.handles)
         entries[ARRAY_TYPE], entries[THREADS] = id(np.ndarray), plan.threads
         entries[LIBRARY_THREADS], entries[STORES] = plan.library_threads, self.stores.address

@@ -24,7 +24,7 @@ from headrace_cpu.calling import (
     checked,
     lock_order,
 )
-from headrace_cpu.driver import DriverText, write_driver
+from headrace_cpu.driver import WrittenDriver, module_text, new_module, write_driver
 from headrace_cpu.estimates import contains_blocks
 from headrace_cpu.gathering import Gather
 from headrace_cpu.host import host
@@ -85,10 +85,12 @@ class StepSource:
         self.layout = layout
         self.program = layout.schedule.program
         self.views: list[tuple[tuple[int, ...], Any, int]] = []
-        self.drivers: list[DriverText] = []
+        self.drivers: list[WrittenDriver] = []
         self.store_count = 0
         self.first_lines: dict[int, Run] = {}
         self._constants = ConstantPool()
+        machine = host()
+        self._module = new_module(self._constants.offset, self._new_store, machine.lanes, openmp=machine.openmp)
         self.namespace: dict[str, Any] = {
             "copy": np.array,
             "empty": np.empty,
@@ -110,7 +112,13 @@ class StepSource:
             self.runs.append(text)
             self.followed.append(followed)
             started += len(run.lines)
+        self._load([number for number, run in enumerate(layout.runs) if run.kind != "host"])
         self.namespace["constants"] = self._constants.address()
+
+    def _load(self, numbers: Sequence[int]) -> None:
+        """Name the drivers of the runs of some numbers."""
+        addresses = host().load(*module_text(self._module, self.drivers)) if numbers else ()
+        self.namespace |= {f"run{n}": _Driver(address) for n, address in zip(numbers, addresses, strict=True)}
 
     def root(self, number: int) -> Key:
         """The key of a value's memory."""
@@ -174,18 +182,14 @@ class StepSource:
             text = self._host_text(run)
             return text, f"hook({started}); {text}"
         block = block_of(self.layout, run.units, self._constants.offset)
-        machine = host()
-        together = side_by_side(block) if machine.openmp else ()
+        together = side_by_side(block) if self._module.openmp else ()
         stops: Sequence[Stop] = ()
         if run.kind == "compute":  # what updates variables holds their locks, and does all of it or nothing
             sizes = self.layout.schedule.sizes
             stops = stops_in(run.units, lambda key: sizes.get(key, 0), calling.SLICE, together)
-        driver = write_driver(
-            block, self._constants.offset, self._new_store, machine.lanes, stops, together, openmp=machine.openmp
-        )
+        driver = write_driver(self._module, block, stops, together)
         table = len(self.drivers)
         self.drivers.append(driver)
-        self.namespace[f"run{number}"] = _Driver(machine.load(driver.text, driver.symbol))
         self.namespace[f"where{number}"] = tuple(self._failure(unit, block) for unit in run.units)
         written = {key for unit in run.units for key in unit.outputs if isinstance(key, tuple) and key[0] == "variable"}
         tail = f"context.arena, constants, context.addresses[{table}]"
