@@ -344,7 +344,8 @@ def test_cancel_ends_a_loop_and_others_go_on() -> None:
 
 
 _INTERRUPTED = """
-import _thread, threading, time
+import _thread, signal, threading, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background may have been told to ignore it
 import headrace as hr
 from test_nesting import endless
 graph = hr.Graph()
