@@ -62,7 +62,7 @@ class Result:
 
     Attributes:
       work: its name.
-      machine: what the machine could do before and after.
+      machine: what the machine could do before and after each round.
       precision: see `Setting`.
       seconds: for each framework the time of every step.
       values: for each framework the values of its first three steps.
@@ -194,8 +194,8 @@ def compare(work: Work, setting: Setting) -> Result:
       work: what to run.
       setting: where and how.
     """
-    machine = _machine(work, setting)
-    result = Result(work.name, machine, setting.precision)
+    machines = [_machine(work, setting)]
+    result = Result(work.name, machines[0], setting.precision)
     workers: dict[str, Worker] = {}
     try:
         for peer, python in setting.pythons.items():
@@ -213,10 +213,11 @@ def compare(work: Work, setting: Setting) -> Result:
         for _ in range(setting.rounds):
             for peer, worker in workers.items():
                 result.seconds[peer] += worker.ask(run=turns[peer])["seconds"]
+            machines.append(_machine(work, setting))
     finally:
         for worker in workers.values():
             worker.close()
-    result.machine = machine.best(_machine(work, setting))
+    result.machine = Machine.typical(machines)
     return result
 
 

@@ -7,10 +7,11 @@ these two numbers leave to it.
 from __future__ import annotations
 
 import json
+import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -35,9 +36,10 @@ class Machine:
     flops: float
     bandwidth: float
 
-    def best(self, other: Machine) -> Machine:
-        """The better of both, for what was measured before and after something."""
-        return Machine(max(self.flops, other.flops), max(self.bandwidth, other.bandwidth))
+    @classmethod
+    def typical(cls, found: Sequence[Machine]) -> Machine:
+        """The medians of what was measured in the same minutes as something else, whose median counts too."""
+        return cls(statistics.median(one.flops for one in found), statistics.median(one.bandwidth for one in found))
 
 
 def measured(python: str, threads: int, env: Mapping[str, str], moved: float = 0.0) -> Machine:
