@@ -120,3 +120,26 @@ def test_sixteen_lanes_mean_both_parts_of_avx512(features: str, lanes: int) -> N
     made = object.__new__(module.Host)
     made.features = features
     assert made.lanes == lanes
+
+
+LOADED = """
+import sys, headrace as hr
+assert not any(name.startswith("llvmlite") for name in sys.modules), "importing must not wait for LLVM"
+graph = hr.Graph()
+hr.Session(graph, config=hr.config(backend="numpy"))
+assert "llvmlite" not in sys.modules, "nobody asked for machine code"
+hr.Session(graph, config=hr.config(backend="nonsense"))
+hr.Session(graph, config=hr.config(backend="cpu"))
+assert {"llvmlite", "headrace_cpu.plan", "headrace_cpu.scheduling"} <= set(sys.modules)
+before = set(sys.modules)
+with graph.as_default():
+    x = hr.placeholder(hr.float32, [8, 8])
+    y = hr.tanh(x @ x)
+hr.Session(graph, config=hr.config(backend="cpu")).run(y, feeds={x: [[1.0] * 8] * 8})
+print(sorted(name for name in set(sys.modules) - before if name.startswith(("headrace_cpu", "llvmlite"))))
+"""
+
+
+def test_a_session_loads_what_its_first_step_needs() -> None:
+    done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr

@@ -331,7 +331,11 @@ class DeviceDriver(Protocol):
 
 @runtime_checkable
 class Backend(Protocol):
-    """Turns a segment with concrete shapes into a callable."""
+    """Turns a segment with concrete shapes into a callable.
+
+    It may have a method `load()`, which takes in what compiling needs, such as shared libraries: it is called whenever
+    a session is made that asks for this backend, so that no step waits for that.
+    """
 
     @property
     def name(self) -> str:

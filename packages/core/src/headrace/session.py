@@ -26,6 +26,7 @@ from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 from headrace.kernels.philox import PhiloxState, PhiloxStream
 from headrace.plan.explanation import Explanation, explain_plan
+from headrace.plan.plan import load_backend
 from headrace.runtime import workers
 from headrace.runtime.blocked import at_rest
 from headrace.runtime.feeds import check_fed_once, check_feed_names, feed_tensor, flat_feeds
@@ -139,6 +140,7 @@ class Session:
             raise _no_such_target(target)
         self.graph = graph
         self.config = config or current_config()
+        load_backend(self.config.backend)
         self.resources = ResourceManager(parent=process_resources())
         self._running = RunningSteps()
         self._definitions: dict[tuple[Any, ...], StepDefinition] = {}

@@ -1,10 +1,11 @@
 """The `cpu` backend: fused loops in machine code, oneDNN for dense kernels, NumPy for what has no native form.
 
-LLVM is loaded when the first segment is compiled: `import headrace` and `headrace devices` never wait for it.
+LLVM is loaded when the first session is made: `import headrace` and `headrace devices` never wait for it.
 """
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import importlib.util
 import os
@@ -42,6 +43,12 @@ class CpuBackend:
             wish = "CPU:0 would be faster at matrix products and convolutions"
             return [f"{wish}: pip install headrace-kernels-cpu[onednn]"]
         return []
+
+    def load(self) -> None:
+        """Load LLVM, oneDNN and the modules that compile, where they are installed."""
+        if self.devices():
+            for name in ("nesting", "plan", "primitives"):
+                importlib.import_module(f"headrace_cpu.{name}")
 
     def compile(self, segment: Graph, resources: Resources, functions: Functions) -> CpuPlan:
         """Compile a bounded graph."""

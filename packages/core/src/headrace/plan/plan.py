@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,16 @@ from headrace.plan.program import is_handle
 from headrace.plan.step_plan import Execute, compile_step, may_wait
 from headrace.types import Shape
 
-__all__ = ["CompiledPart", "Plan", "backends", "compile_plan", "find_backend", "register_backend", "register_device"]
+__all__ = [
+    "CompiledPart",
+    "Plan",
+    "backends",
+    "compile_plan",
+    "find_backend",
+    "load_backend",
+    "register_backend",
+    "register_device",
+]
 
 ENTRY_POINT_GROUP = "headrace.backends"
 
@@ -204,6 +214,17 @@ def _by_preference() -> list[Backend]:
     installed = backends()
     names = [*(name for name in _PREFERENCE if name in installed), *installed]
     return [installed[name] for name in dict.fromkeys(names)]
+
+
+def load_backend(name: str) -> None:
+    """Let a backend load what it compiles with, if it has a method for that: then the first step does not wait for it.
+
+    A name that is not known is left to the first step, which says so.
+    """
+    with contextlib.suppress(NotFoundError):
+        load = getattr(find_backend(name), "load", None)
+        if load is not None:
+            load()
 
 
 def find_backend(name: str) -> Backend:
