@@ -34,7 +34,7 @@ def test_it_is_as_before_after_an_error() -> None:
     assert gc.get_threshold() == (700, 10, 10)
 
 
-@pytest.mark.parametrize("chosen", [(0, 10, 10), (10 * YOUNG_OBJECTS, 5, 5)])
+@pytest.mark.parametrize("chosen", [(0, 10, 10), (10_000, 10, 10), (10 * YOUNG_OBJECTS, 5, 5)])
 def test_who_collects_never_or_more_seldom_keeps_that(chosen: tuple[int, int, int]) -> None:
     gc.set_threshold(*chosen)
     with rare_collections():
