@@ -24,8 +24,8 @@ def rare_collections() -> Iterator[None]:
     """Let Python look for garbage seldom inside, in all threads.
 
     Making a plan makes objects that stay, and every 700 of them Python looks at all that are young: that takes a sixth
-    of the time. Copies of graphs are cycles, which only a collection frees, so it must not stop looking. A threshold that
-    somebody has raised stays: a server that loads models chooses how long a collection may keep its requests waiting.
+    of the time. Copies of graphs are cycles, which only a collection frees, so it must not stop looking. A threshold
+    that somebody has raised stays: a server chooses how long a collection may keep its requests waiting.
     """
     global _inside, _usual
     with _lock:
