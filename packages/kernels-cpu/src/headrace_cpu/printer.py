@@ -252,25 +252,13 @@ class _Printer:
         if not axes:
             body()
             return
-        t, axis = self.text, axes[0]
-        count = self._extent(axis)
-        before, head, inside, end = (t.label(hint) for hint in ("before", "loop", "body", "done"))
-        t.line(f"br label %{before}")
-        t.start(before)
-        t.line(f"br label %{head}")
-        t.start(head)
-        number, following, latch = t.name(), t.name(), t.label("next")
-        t.line(f"{number} = phi i64 [ 0, %{before} ], [ {following}, %{latch} ]")
-        more = t.put(f"icmp slt i64 {number}, {count}")
-        t.line(f"br i1 {more}, label %{inside}, label %{end}")
-        t.start(inside)
-        self.index[axis.number] = number
-        self._sequence(axes[1:], body)
-        t.line(f"br label %{latch}")
-        t.start(latch)
-        t.line(f"{following} = add i64 {number}, 1")
-        t.line(f"br label %{head}")
-        t.start(end)
+        axis = axes[0]
+
+        def inside(place: str) -> None:
+            self.index[axis.number] = place
+            self._sequence(axes[1:], body)
+
+        self.text.count_up("0", self._extent(axis), 1, inside)
 
     def _extent(self, axis: Axis) -> str:
         """How far an axis goes; the last piece of one that is cut may be shorter."""

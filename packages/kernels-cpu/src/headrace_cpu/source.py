@@ -31,7 +31,7 @@ from headrace_cpu.host import host
 from headrace_cpu.layout import Layout, Run, Unit
 from headrace_cpu.lists import ListOp
 from headrace_cpu.scattering import FirstRows, RangeCheck, Rows
-from headrace_cpu.schedule import Key
+from headrace_cpu.schedule import Key, is_variable
 from headrace_cpu.sharing import side_by_side
 from headrace_cpu.units import Stop, stops_in
 
@@ -191,7 +191,7 @@ class StepSource:
         table = len(self.drivers)
         self.drivers.append(driver)
         self.namespace[f"where{number}"] = tuple(self._failure(unit, block) for unit in run.units)
-        written = {key for unit in run.units for key in unit.outputs if isinstance(key, tuple) and key[0] == "variable"}
+        written = {key for unit in run.units for key in unit.outputs if is_variable(key)}
         tail = f"context.arena, constants, context.addresses[{table}]"
         if run.kind == "compute":
             items = f"[{', '.join(map(self._item, block.slots))}]"
