@@ -124,7 +124,7 @@ class _Search:
             line.outputs[0]: line.inputs[0] for line in program.lines if _casts(line, bfloat16, float32)
         }
         self._has_epilogues = os.environ.get("HEADRACE_EPILOGUES") != "off"
-        self._accumulators = Accumulators(program)
+        self._accumulators = Accumulators(program, self._makers, self._used)
         self._packings: dict[int, int] = {}  # the position of a product -> the number of its packing
         self.found = Absorbed()
 

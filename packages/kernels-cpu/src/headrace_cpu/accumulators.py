@@ -8,7 +8,7 @@ large as the weight, lies nowhere.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,13 +34,17 @@ class Accumulator:
 
 
 class Accumulators:
-    """Finds accumulators in the lines of a program."""
+    """Finds accumulators in the lines of a program.
 
-    def __init__(self, program: Program) -> None:
+    Args:
+      program: the lines.
+      makers: for each value the position of the line that makes it.
+      used: how often each value is used.
+    """
+
+    def __init__(self, program: Program, makers: Mapping[int, int], used: Mapping[int, int]) -> None:
         self._program, self._lines = program, program.lines
-        self._makers = {number: place for place, line in enumerate(program.lines) for number in line.outputs}
-        self._used = Counter(number for line in program.lines for number in line.inputs)
-        self._used.update(program.results)
+        self._makers, self._used = makers, used
         self._touching: dict[int, list[int]] = {}
         for place, line in enumerate(program.lines):
             for number in line.inputs:
