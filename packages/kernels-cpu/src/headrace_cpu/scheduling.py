@@ -15,7 +15,7 @@ from headrace.loops.fusion import Item, fits_alone, fuse
 from headrace.loops.lowering import Output
 from headrace.loops.recompute import recomputed
 from headrace.loops.registry import LoopContext, find_loops
-from headrace.loops.value import Value, constant
+from headrace.loops.value import Value, constant, reached
 from headrace.plan import Line, Program
 from headrace.types import Array
 from headrace_cpu.absorbing import Absorbed, Call, absorb
@@ -314,16 +314,10 @@ class _Maker:
             if value.shape != wanted.shape.as_tuple() or value.dtype is not stored(wanted.dtype):
                 return None
         outputs = [made for key, value in zip(keys, results, strict=True) for made in _outputs(key, value)]
-        found: dict[int, Value] = {}
-        stack = [output.value for output in outputs]
-        while stack:
-            value = stack.pop()
-            if id(value) not in found:
-                found[id(value)] = value
-                stack.extend(value.args)
-        if not all(_printed(value) for value in found.values()):
+        found = reached(*(output.value for output in outputs))
+        if not all(map(_printed, found)):
             return None
-        reads = dict.fromkeys(value.payload for value in found.values() if value.op == "input")
+        reads = _read_by(outputs)
         strict: set[Key] = {key for key in (*reads, *keys) if isinstance(key, tuple)}
         if line.op.type == "SparseSoftmaxCrossEntropyWithLogits":
             labels = line.inputs[1]
@@ -331,13 +325,13 @@ class _Maker:
                 return None
             self.schedule.checks[len(self.schedule.items)] = self.root(labels), values[0].shape[-1]
             strict.add(self.root(labels))  # they lie in memory before, not only in the registers of the region
-        reduced = any(value.op == "reduce" for value in found.values())
+        reduced = any(value.op == "reduce" for value in found)
         groups = [outputs] if reduced else _by_shape(outputs)
         made = [
             Item(
                 name=line.op.name,
                 outputs=tuple(group),
-                reads=tuple(reads if reduced else _read_by(group)),
+                reads=tuple(_read_by(outputs if reduced else group)),
                 writes=tuple(dict.fromkeys(output.key for output in group)),
                 mutable=frozenset(strict),
                 after=self._controls(line),
@@ -435,17 +429,8 @@ def _by_shape(outputs: list[Output]) -> list[list[Output]]:
 
 
 def _read_by(outputs: list[Output]) -> list[Key]:
-    found: dict[Key, None] = {}
-    seen: set[int] = set()
-    stack = [output.value for output in outputs]
-    while stack:
-        value = stack.pop()
-        if id(value) not in seen:
-            seen.add(id(value))
-            stack.extend(value.args)
-            if value.op == "input":
-                found[value.payload] = None
-    return list(found)
+    values = reached(*(output.value for output in outputs))
+    return list(dict.fromkeys(value.payload for value in values if value.op == "input"))
 
 
 def _known(value: Any) -> Array | None:
