@@ -106,11 +106,8 @@ class Layout:
 def lay_out(schedule: Schedule) -> Layout:
     """Lower every group and plan the memory of a step."""
     program = schedule.program
-    result_keys = [schedule.roots.get(number, number) for number in program.results]
-    readers: dict[Key, set[int]] = {}
-    for number, group in enumerate(schedule.groups):
-        for key in group.reads:
-            readers.setdefault(key, set()).add(number)
+    result_keys = [schedule.root(number) for number in program.results]
+    readers = schedule.readers()
     wanted = set(result_keys)
     unwritten: set[int] = set()  # items that wait for the first group that computes them
     runs: list[Run] = []
@@ -200,11 +197,7 @@ def _planned(schedule: Schedule, runs: list[Run], fresh: dict[Key, int], result_
             host_outputs |= planned
             steps.append(
                 Step(
-                    inputs=tuple(
-                        number
-                        for number in (schedule.roots.get(item, item) for item in line.inputs)
-                        if isinstance(number, int)
-                    ),
+                    inputs=tuple(root for root in map(schedule.root, line.inputs) if isinstance(root, int)),
                     outputs=line.outputs,
                     sizes=tuple(
                         _bytes(program.tensors, number) if number in planned else None for number in line.outputs
@@ -264,6 +257,6 @@ def _bytes(tensors: Sequence[Tensor], number: int) -> int:
 
 
 def _int_aliases(schedule: Schedule, line: Line) -> tuple[int, ...]:
-    roots = [schedule.roots.get(item, item) for item in line.inputs]
+    roots = [schedule.root(number) for number in line.inputs]
     kept = [place for place, root in enumerate(roots) if isinstance(root, int)]
     return tuple(kept.index(place) for place in flat_aliases(line) if place in kept)

@@ -91,7 +91,7 @@ def _block(module: Module, layout: Layout, unwanted: frozenset[int]) -> str:
 
     Results whose positions are `unwanted` are not written.
     """
-    program, roots = layout.schedule.program, layout.schedule.roots
+    program = layout.schedule.program
     count = len(program.arguments)
     fresh = [key for key, _ in sorted(layout.fresh.items(), key=lambda item: item[1])]
     slots = [*program.arguments, *fresh]
@@ -103,7 +103,7 @@ def _block(module: Module, layout: Layout, unwanted: frozenset[int]) -> str:
     write_units(module, t, block, data, together=together)
     given = {key: number for number, key in enumerate(slots)}
     for position, number in enumerate(program.results):
-        root = roots.get(number, number)
+        root = layout.schedule.root(number)
         if position not in unwanted and layout.fresh.get(root) != position:
             tensor = program.tensors[number]
             size = (tensor.shape.num_elements or 0) * tensor.dtype.size

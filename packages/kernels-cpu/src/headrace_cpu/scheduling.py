@@ -10,14 +10,12 @@ from typing import Any
 import numpy as np
 
 from headrace import Operation
-from headrace.interfaces import VariableStorage
 from headrace.loops.fusion import Item, fits_alone, fuse
 from headrace.loops.lowering import Output
 from headrace.loops.recompute import recomputed
 from headrace.loops.registry import LoopContext, find_loops
 from headrace.loops.value import Value, constant, reached
 from headrace.plan import Line, Program
-from headrace.types import Array
 from headrace_cpu.absorbing import Absorbed, Call, absorb
 from headrace_cpu.gathering import Gather, gather_call
 from headrace_cpu.lists import CHANGING, RECORD, ListOp, ListUse
@@ -55,7 +53,7 @@ def schedule(
         made.add(position, line)
     result.groups = fuse(result.items, result.sizes)
     result.order = ordered(result)
-    kept = {result.roots.get(number, number) for number in program.results}
+    kept = {result.root(number) for number in program.results}
     result.again = recomputed(result.items, result.groups, kept)
     return result
 
@@ -82,7 +80,7 @@ class _Maker:
                 self.uses[line.outputs[0]] = position
             if line.op.type not in READING:
                 for number in line.inputs:
-                    storage = self.storage(number)
+                    storage = self.schedule.storage(number)
                     if storage is not None:
                         self.writes.setdefault(self.schedule.storage_key(storage), []).append(position)
         for line in reversed(program.lines):  # the uses of a view are uses of what it views
@@ -98,20 +96,7 @@ class _Maker:
     def _request(self, op: Operation, inputs: Sequence[int], outputs: Sequence[int]) -> Request:
         program = self.schedule.program
         dtypes = tuple(program.tensors[number].dtype for number in (*inputs, *outputs))
-        return Request(op, dtypes, tuple(_known(program.constants.get(number)) for number in inputs))
-
-    def storage(self, number: int) -> VariableStorage | None:
-        """The variable behind a handle that is known when the plan is made."""
-        program = self.schedule.program
-        found: Any = program.constants.get(number)
-        if program.tensors[number].dtype.kind != "resource" or not hasattr(found, "acquire"):
-            return None
-        if found.shape.is_fully_defined and found.dtype.size:
-            return found  # type: ignore[no-any-return]  # what a handle stands for
-        return None
-
-    def root(self, number: int) -> Key:
-        return self.schedule.roots.setdefault(number, number)
+        return Request(op, dtypes, tuple(map(self.schedule.constant, inputs)))
 
     def add(self, position: int, line: Line) -> None:
         """Add what a line does."""
@@ -132,25 +117,25 @@ class _Maker:
         else:
             inputs, changed = line.inputs, tuple(line.inputs[place] for place in call.changed)
             self.schedule.nested.add(number)
-        made = tuple(output for output in line.outputs if self.root(output) == output)
+        made = tuple(output for output in line.outputs if self.schedule.root(output) == output)
         constants = self.schedule.program.constants
-        reads = tuple(dict.fromkeys(self.root(item) for item in inputs if item not in constants))
+        reads = tuple(dict.fromkeys(self.schedule.root(item) for item in inputs if item not in constants))
         item = Item(
             name=line.op.name,
             outputs=(),
             reads=reads,
-            writes=(*made, *map(self.root, changed)),
+            writes=(*made, *map(self.schedule.root, changed)),
             mutable=frozenset(key for key in reads if isinstance(key, tuple)),
             after=self._waits(line),
         )
         self.schedule.library[number] = call
-        self.schedule.memory[number] = tuple(map(self.root, inputs)), made
+        self.schedule.memory[number] = tuple(map(self.schedule.root, inputs)), made
         self._append(position, line.op, [item])
 
     def _computation(self, position: int, line: Line) -> None:
         at = line.op
         tensors = self.schedule.program.tensors
-        native = all(is_native(tensors[n]) or self.storage(n) is not None for n in line.inputs) and all(
+        native = all(is_native(tensors[n]) or self.schedule.storage(n) is not None for n in line.inputs) and all(
             is_native(tensors[n]) for n in line.outputs
         )
         if native and (self._view(line) or self._read(position, line)):
@@ -171,7 +156,7 @@ class _Maker:
             if call.packing is not None:
                 inputs = (inputs[0], self._packed(position, line, call))
             if call.variable is not None:  # it is written in place of the output
-                self.schedule.roots[outputs[0]] = self.memory(call.variable)
+                self.schedule.roots[outputs[0]] = self.schedule.memory_of(call.variable)
                 changed, outputs = (call.variable,), ()
             self.schedule.together[len(self.schedule.items)] = call.lines
         else:
@@ -192,15 +177,15 @@ class _Maker:
                 if isinstance(step, Rows) and step.change != "sum":
                     changed = line.inputs[:1]
                 self.schedule.library[len(self.schedule.items)] = step
-                made = (*outputs, *map(self.memory, changed))
-                self.schedule.memory[len(self.schedule.items)] = tuple(map(self.memory, inputs)), made
-                self.schedule.extras[len(self.schedule.items)] = tuple(map(self.memory, extras))
+                made = (*outputs, *map(self.schedule.memory_of, changed))
+                self.schedule.memory[len(self.schedule.items)] = tuple(map(self.schedule.memory_of, inputs)), made
+                self.schedule.extras[len(self.schedule.items)] = tuple(map(self.schedule.memory_of, extras))
             items = [self._opaque(line, (*inputs, *extras), outputs, waits, call is not None and call.partial)]
         self._append(position, at, items)
 
     def _packed(self, position: int, line: Line, call: Call) -> Key:
         """The memory of a factor in the layout of a product, which is filled before the first product that reads it."""
-        key, source = ("packed", call.packing), self.memory(call.inputs[1])
+        key, source = ("packed", call.packing), self.schedule.memory_of(call.inputs[1])
         if key not in self.schedule.sizes:
             number, packing = len(self.schedule.items), call.step.packing
             self.schedule.sizes[key] = packing.size
@@ -265,14 +250,14 @@ class _Maker:
             return False
         if line.op.type == "EnsureShape" and not source.shape.is_fully_defined:
             return False
-        self.schedule.roots[line.outputs[0]] = self.root(line.inputs[0])
+        self.schedule.roots[line.outputs[0]] = self.schedule.root(line.inputs[0])
         return True
 
     def _read(self, position: int, line: Line) -> bool:
         """Read a variable where it lies, if nothing writes to it before the last use of what is read."""
         if line.op.type != "ReadVariableOp":
             return False
-        storage = self.storage(line.inputs[0])
+        storage = self.schedule.storage(line.inputs[0])
         if storage is None or storage.shape.as_tuple() != line.op.outputs[0].shape.as_tuple():
             return False
         key = self.schedule.storage_key(storage)
@@ -287,7 +272,7 @@ class _Maker:
         """An input as a value; a constant that is one number everywhere is that number."""
         program = self.schedule.program
         tensor = program.tensors[number]
-        storage = self.storage(number)
+        storage = self.schedule.storage(number)
         if storage is not None:
             return Value("input", storage.dtype, storage.shape.as_tuple(), (), self.schedule.storage_key(storage))
         shape, dtype = tensor.shape.as_tuple(), stored(tensor.dtype)
@@ -295,16 +280,16 @@ class _Maker:
         if uniform is not None:
             scalar = constant(uniform, dtype)
             return Value("view", dtype, shape, (scalar,), ()) if shape else scalar
-        return Value("input", dtype, shape, (), self.root(number))
+        return Value("input", dtype, shape, (), self.schedule.root(number))
 
     def _loops(self, line: Line) -> list[Item] | None:
         program = self.schedule.program
-        context = LoopContext(line.op, [_known(program.constants.get(number)) for number in line.inputs])
+        context = LoopContext(line.op, list(map(self.schedule.constant, line.inputs)))
         values = [self._value(number) for number in line.inputs]
         results = [values[0]] if line.op.type == "ReadVariableOp" else find_loops(context, values)
         if results is None or any(0 in value.shape for value in results):
             return None
-        storages = [self.storage(number) for number in line.inputs]
+        storages = [self.schedule.storage(number) for number in line.inputs]
         handles = [self.schedule.storage_key(storage) for storage in storages if storage is not None]
         keys: list[Key] = list(line.outputs) if line.outputs else list(handles)
         if len(keys) != len(results) or len(set(handles)) < len(handles):
@@ -323,8 +308,8 @@ class _Maker:
             labels = line.inputs[1]
             if labels in program.constants and _uniform(program.constants[labels]) is not None:
                 return None
-            self.schedule.checks[len(self.schedule.items)] = self.root(labels), values[0].shape[-1]
-            strict.add(self.root(labels))  # they lie in memory before, not only in the registers of the region
+            self.schedule.checks[len(self.schedule.items)] = self.schedule.root(labels), values[0].shape[-1]
+            strict.add(self.schedule.root(labels))  # they lie in memory before, not only in the registers of the region
         reduced = any(value.op == "reduce" for value in found)
         groups = [outputs] if reduced else _by_shape(outputs)
         made = [
@@ -345,10 +330,10 @@ class _Maker:
         program = self.schedule.program
         shapes: list[tuple[int, ...]] = []
         for number in line.inputs:
-            storage = self.storage(number)
+            storage = self.schedule.storage(number)
             shapes.append((program.tensors[number] if storage is None else storage).shape.as_tuple())
         place = {"StridedSliceGrad": 3, "Cumsum": 1, "Cumprod": 1}.get(line.op.type, 2)
-        known = _known(program.constants.get(line.inputs[place])) if len(line.inputs) > place else None
+        known = self.schedule.constant(line.inputs[place]) if len(line.inputs) > place else None
         return scan_call(line.op, shapes, known) or rows_call(line.op, shapes, known)
 
     def _checked(self, position: int, line: Line, step: Any) -> frozenset[int]:
@@ -356,7 +341,7 @@ class _Maker:
         if not isinstance(step, Rows) or step.change == "sum" or line.op.type == "_ScatterRows":
             return frozenset()
         number, indices = len(self.schedule.items), line.inputs[1]
-        key = self.memory(indices)
+        key = self.schedule.memory_of(indices)
         self.schedule.library[number] = RangeCheck(step.index, step.count, step.rows)
         self.schedule.memory[number] = (key,), ()
         self.schedule.extras[number] = ()
@@ -368,22 +353,14 @@ class _Maker:
     def _gather(self, line: Line) -> Gather | None:
         if line.op.type not in ("GatherV2", "ResourceGather", "StridedSlice", "_GatherRows"):
             return None
-        constants = self.schedule.program.constants
-        storage = self.storage(line.inputs[0])
+        storage = self.schedule.storage(line.inputs[0])
         shape = (storage if storage is not None else self.schedule.program.tensors[line.inputs[0]]).shape.as_tuple()
         if line.op.type == "_GatherRows" and not known_below(line.op.inputs[1], shape[0]):
             return None
         place = 3 if line.op.type == "StridedSlice" else 2
         return gather_call(
-            line.op, _known(constants.get(line.inputs[place])) if len(line.inputs) > place else None, shape
+            line.op, self.schedule.constant(line.inputs[place]) if len(line.inputs) > place else None, shape
         )
-
-    def memory(self, number: Key) -> Key:
-        """The key of a value, or of the variable behind a handle; of a key itself."""
-        if isinstance(number, tuple):
-            return number
-        storage = self.storage(number)
-        return self.root(number) if storage is None else self.schedule.storage_key(storage)
 
     def _opaque(
         self, line: Line, inputs: Sequence[Key], outputs: Sequence[int], waits: frozenset[int], partial: bool
@@ -391,8 +368,8 @@ class _Maker:
         reads: list[Key] = []
         handles: list[Key] = []
         for number in inputs:
-            key = self.memory(number)
-            if isinstance(number, int) and self.storage(number) is not None:
+            key = self.schedule.memory_of(number)
+            if isinstance(number, int) and self.schedule.storage(number) is not None:
                 handles.append(key)
             elif number not in self.schedule.program.constants:
                 reads.append(key)
@@ -431,10 +408,6 @@ def _by_shape(outputs: list[Output]) -> list[list[Output]]:
 def _read_by(outputs: list[Output]) -> list[Key]:
     values = reached(*(output.value for output in outputs))
     return list(dict.fromkeys(value.payload for value in values if value.op == "input"))
-
-
-def _known(value: Any) -> Array | None:
-    return value if isinstance(value, np.ndarray) else None
 
 
 def _uniform(value: Any) -> int | float | bool | None:

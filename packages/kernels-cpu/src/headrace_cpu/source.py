@@ -118,15 +118,11 @@ class StepSource:
         addresses = host().load(*module_text(self._module, self.drivers)) if numbers else ()
         self.namespace |= {f"run{n}": _Driver(address) for n, address in zip(numbers, addresses, strict=True)}
 
-    def root(self, number: int) -> Key:
-        """The key of a value's memory."""
-        return self.layout.schedule.roots.get(number, number)
-
     # what each value is called
 
     def value(self, number: int) -> Expression:
         """A value as Python sees it, in its own shape."""
-        program, root = self.program, self.root(number)
+        program, root = self.program, self.layout.schedule.root(number)
         if number in program.constants:
             return Expression(f"c{number}")
         same = isinstance(root, int) and program.tensors[root].shape == program.tensors[number].shape
@@ -330,7 +326,7 @@ class StepSource:
         for position in self.layout.fresh.values():
             number = self.program.results[position]
             tensor = self.program.tensors[number]
-            root = self.root(number)
+            root = self.layout.schedule.root(number)
             shape = self._shape(root) if isinstance(root, int) else self._shape(number)
             self.namespace[f"dtype{position}"] = tensor.dtype.array_type
             lines.append(f"  r{position} = empty({shape}, dtype{position})")
@@ -341,7 +337,7 @@ class StepSource:
         results: list[Expression] = []
         seen: set[Key] = set()
         for position, number in enumerate(self.program.results):
-            root = self.root(number)
+            root = self.layout.schedule.root(number)
             if position in self.program.handles:
                 results.append(self.value(number))
             elif self.layout.fresh.get(root) == position:
