@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from headrace import Operation
+from headrace import Operation, Tensor
 from headrace.types import Array, DType
 
-__all__ = ["Gather", "gather_call", "is_row"]
+__all__ = ["Gather", "gather_call", "is_row", "known_below"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,28 +94,36 @@ def is_row(op: Operation, strides: Array | None) -> bool:
     return alone and one and op.attrs["shrink_axis_mask"] == 1 and not any(op.attrs[mask] for mask in masks)
 
 
-def gather_call(op: Operation, axis: Array | None, shape: tuple[int, ...]) -> Gather | None:
-    """The gather of rows that an operation is, or None if it is another kind.
+def known_below(indices: Tensor, bound: int) -> bool:
+    """True if whoever made the indices has checked that none reaches a bound."""
+    return indices.op.type == "_FirstRows" and indices.op.attrs["bound"] <= bound
+
+
+def gather_call(op: Operation, shapes: Sequence[tuple[int, ...]], known: Array | None) -> Gather | None:
+    """The gather of rows that an operation is, or None if it is another kind, or there is nothing to do.
 
     Args:
       op: the operation.
-      axis: the constant axis of GatherV2; the constant strides of StridedSlice.
-      shape: of what is gathered from.
+      shapes: of its inputs, and of the variable where the first one is a handle.
+      known: what of its constants matters: the axis, or the strides of a slice.
     """
-    if op.type == "GatherV2":
-        if axis is None or int(np.asarray(axis).reshape(-1)[0]) != 0:
-            return None
-    elif op.type == "StridedSlice":
-        if not is_row(op, axis):
-            return None
-    elif op.type not in ("ResourceGather", "_GatherRows"):
+    if not _gathers_rows(op, shapes, known):
         return None
-    indices = op.inputs[1]
-    if op.attrs.get("batch_dims") or not shape or indices.dtype.name not in ("int32", "int64") or 0 in shape:
-        return None
-    size: int = op.outputs[0].dtype.size
+    whole, indices = shapes[0], op.inputs[1]
     count = indices.shape.num_elements or 0
-    if not count:
+    is_empty = not whole or 0 in whole or not count
+    if is_empty or op.attrs.get("batch_dims") or indices.dtype.name not in ("int32", "int64"):
         return None
-    row_bytes = math.prod(shape[1:]) * size
-    return Gather(indices.dtype, count, shape[0], row_bytes, op.type == "_GatherRows", op.type == "StridedSlice")
+    row_bytes = math.prod(whole[1:]) * op.outputs[0].dtype.size
+    return Gather(indices.dtype, count, whole[0], row_bytes, op.type == "_GatherRows", op.type == "StridedSlice")
+
+
+def _gathers_rows(op: Operation, shapes: Sequence[tuple[int, ...]], known: Array | None) -> bool:
+    """True if an operation chooses among whole rows, by indices that are checked or that native code can check."""
+    if op.type == "GatherV2":
+        return known is not None and int(np.asarray(known).reshape(-1)[0]) == 0
+    if op.type == "StridedSlice":
+        return is_row(op, known)
+    if op.type == "_GatherRows":
+        return known_below(op.inputs[1], shapes[0][0])
+    return op.type == "ResourceGather"

@@ -12,12 +12,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from headrace import Operation, Tensor
+from headrace import Operation
 from headrace.types import Array, DType
-from headrace_cpu.gathering import is_row
+from headrace_cpu.gathering import is_row, known_below
 from headrace_cpu.text import Text, storage_type
 
-__all__ = ["FirstRows", "RangeCheck", "Rows", "known_below", "rows_call"]
+__all__ = ["FirstRows", "RangeCheck", "Rows", "rows_call"]
 
 PARTS = 16
 """Pieces of work of a large result: enough to share evenly, and few, since each goes through all indices."""
@@ -354,11 +354,6 @@ class _RowsText:
         old, new = (t.put(f"load {kind}, ptr {pointer}, align {align}") for pointer in places)
         instruction = f"f{change}" if self.rows.dtype.is_floating else change
         t.line(f"store {kind} {t.put(f'{instruction} {kind} {old}, {new}')}, ptr {places[0]}, align {align}")
-
-
-def known_below(indices: Tensor, bound: int) -> bool:
-    """True if whoever made the indices has checked that none reaches a bound."""
-    return indices.op.type == "_FirstRows" and indices.op.attrs["bound"] <= bound
 
 
 def _of_one_row(op: Operation, row: tuple[int, ...], strides: Array | None) -> Rows | None:
