@@ -14,7 +14,6 @@ from headrace_cpu.units import (
     ACTIVE,
     FIRST_HANDLE,
     Stop,
-    copy_bytes,
     entry,
     frame,
     may_pause,
@@ -119,10 +118,3 @@ def test_entries_of_the_table_are_read_and_written_at_their_positions() -> None:
     places = [line for line in t.lines if "getelementptr" in line]
     assert [line.rsplit(" ", 1)[1] for line in places] == [str(ACTIVE), str(FIRST_HANDLE)]
     assert t.lines[-1].startswith("  store i64 5, ptr ")
-
-
-def test_a_copy_declares_what_it_calls() -> None:
-    t = Text()
-    copy_bytes(t, "%a", "%b", 12)
-    assert list(t.functions) == ["llvm.memcpy.p0.p0.i64"]
-    assert "i64 12" in t.lines[0]

@@ -24,7 +24,6 @@ from headrace_cpu.units import (
     PAUSED,
     RESUMED,
     Module,
-    copy_bytes,
     entry,
     frame,
     pointer_to,
@@ -108,7 +107,7 @@ def _block(module: Module, layout: Layout, unwanted: frozenset[int]) -> str:
             tensor = program.tensors[number]
             size = (tensor.shape.num_elements or 0) * tensor.dtype.size
             source = pointer_to(t, place_of(layout, root, module.constant, given), data)
-            copy_bytes(t, _given(t, count + position), source, size)
+            t.copy_bytes(_given(t, count + position), source, size)
     t.line("ret i32 0")
     return _defined(module, "block", t, frame(block.units, together))
 
@@ -145,13 +144,13 @@ def _loop(module: Module, loop: NativeLoop) -> str:
 
     t.start("fresh")
     for place, number in enumerate(sorted(loop.changed)):
-        copy_bytes(t, _offset(t, "%arena", saved + RECORD * place), inputs[number], RECORD)
+        t.copy_bytes(_offset(t, "%arena", saved + RECORD * place), inputs[number], RECORD)
     begin = t.stack(count + 1)
     for number, pointer in enumerate(inputs):
         start = pointer
         if number not in loop.kept:
             start = _offset(t, halves, loop.offsets[number])
-            copy_bytes(t, start, pointer, loop.sizes[number])
+            t.copy_bytes(start, pointer, loop.sizes[number])
         _point(t, begin, number, start)
     _point(t, begin, count, "%arena")
     status = t.put(f"call i32 @{condition}(ptr {begin}, {nested})")
@@ -208,7 +207,7 @@ def _copy_if_wanted(t: Text, target: str, source: str, size: int) -> None:
     wanted, done = t.label("wanted"), t.label("done")
     t.line(f"br i1 {t.put(f'icmp ne ptr {target}, null')}, label %{wanted}, label %{done}")
     t.start(wanted)
-    copy_bytes(t, target, source, size)
+    t.copy_bytes(target, source, size)
     t.line(f"br label %{done}")
     t.start(done)
 

@@ -132,8 +132,7 @@ class _Writer:
         t, pooling = self.t, self.pooling
         size = math.prod(pooling.images[1:]) * pooling.dtypes[-1].size
         target = t.put(f"getelementptr i8, ptr {self.pointers[-1]}, i64 {t.put(f'mul i64 {image}, {size}')}")
-        t.functions["llvm.memset.p0.i64"] = "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)"
-        t.line(f"call void @llvm.memset.p0.i64(ptr {target}, i8 0, i64 {size}, i1 false)")
+        t.clear_bytes(target, size)
         t.count_up("0", str(pooling.pooled[1]), 1, lambda row: self._windows(image, row))
 
     def _windows(self, image: str, row: str) -> None:

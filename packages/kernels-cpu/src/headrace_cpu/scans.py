@@ -100,7 +100,7 @@ class _Writer:
             self._fill(start(self.target, "0"))
             begun = 1
         if begun < scan.length:
-            self._copy(start(self.target, str(begun)), start(self.source, "0"))
+            t.copy_bytes(start(self.target, str(begun)), start(self.source, "0"), scan.inner * scan.dtype.size)
         t.count_up(str(min(begun + 1, scan.length)), str(scan.length), 1, step)
 
     def _fill(self, target: str) -> None:
@@ -112,11 +112,6 @@ class _Writer:
             t.line(f"store {element} {neutral}, ptr {t.put(f'getelementptr {element}, ptr {target}, i64 {place}')}")
 
         t.count_up("0", str(scan.inner), 1, store)
-
-    def _copy(self, target: str, source: str) -> None:
-        self.t.functions["llvm.memcpy.p0.p0.i64"] = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
-        size = self.scan.inner * self.scan.dtype.size
-        self.t.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {size}, i1 false)")
 
     def _combine(self, target: str, before: str, given: str) -> None:
         whole = self.scan.inner // self.lanes * self.lanes

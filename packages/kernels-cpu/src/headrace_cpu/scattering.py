@@ -260,7 +260,7 @@ class _RowsText:
         ]
         begun = self._pointer(max(rows.pointers) + 1) if rows.scratch else ""
         if begun:
-            self._fill(
+            t.clear_bytes(
                 t.put(f"getelementptr i8, ptr {begun}, i64 {bounds[0]}"), t.put(f"sub i64 {bounds[1]}, {bounds[0]}")
             )
         element = f"i{8 * rows.index.size}"
@@ -305,7 +305,7 @@ class _RowsText:
         t, change = self.t, self.rows.change
         given, kept = self._row(source, number), self._row(target, index)
         if change == "copy":
-            self._copy(kept, given)
+            t.copy_bytes(kept, given, self._row_bytes)
             return
         if change != "sum":
             self._combine(kept, given, change)
@@ -319,23 +319,14 @@ class _RowsText:
         t.line(f"br label %{after}")
         t.start(first)
         t.line(f"store i8 1, ptr {flag}")
-        self._copy(kept, given)
+        t.copy_bytes(kept, given, self._row_bytes)
         t.line(f"br label %{after}")
         t.start(after)
 
     def _empty(self, target: str, row: str, begun: str) -> None:
         t = self.t
         flag = t.put(f"load i8, ptr {t.put(f'getelementptr i8, ptr {begun}, i64 {row}')}")
-        self._if(t.put(f"icmp eq i8 {flag}, 0"), lambda: self._fill(self._row(target, row), str(self._row_bytes)))
-
-    def _fill(self, start: str, size: str) -> None:
-        self.t.functions["llvm.memset.p0.i64"] = "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)"
-        self.t.line(f"call void @llvm.memset.p0.i64(ptr {start}, i8 0, i64 {size}, i1 false)")
-
-    def _copy(self, target: str, source: str) -> None:
-        self.t.functions["llvm.memcpy.p0.p0.i64"] = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
-        size = self._row_bytes
-        self.t.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {size}, i1 false)")
+        self._if(t.put(f"icmp eq i8 {flag}, 0"), lambda: t.clear_bytes(self._row(target, row), self._row_bytes))
 
     def _combine(self, target: str, source: str, change: str) -> None:
         t, width = self.t, self.rows.width

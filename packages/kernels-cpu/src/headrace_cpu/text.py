@@ -167,6 +167,16 @@ class Text:
             result = self.fma(result, x, self.number(coefficient, element), element)
         return result
 
+    def copy_bytes(self, target: str, source: str, size: str | int) -> None:
+        """Copy between memories that do not overlap."""
+        self.functions["llvm.memcpy.p0.p0.i64"] = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
+        self.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {size}, i1 false)")
+
+    def clear_bytes(self, target: str, size: str | int) -> None:
+        """Fill a memory with zeros."""
+        self.functions["llvm.memset.p0.i64"] = "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)"
+        self.line(f"call void @llvm.memset.p0.i64(ptr {target}, i8 0, i64 {size}, i1 false)")
+
     def count_up(self, first: str, end: str, step: int, body: Callable[[str], None]) -> None:
         """A loop: `body` is given the register of its number."""
         before, head, inside, latch, after = (self.label(hint) for hint in ("before", "loop", "body", "next", "done"))

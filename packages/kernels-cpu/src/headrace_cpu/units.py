@@ -41,7 +41,6 @@ __all__ = [
     "TRACED",
     "Module",
     "Stop",
-    "copy_bytes",
     "entry",
     "frame",
     "may_pause",
@@ -201,12 +200,6 @@ def pointer_to(t: Text, place: Place, data: Sequence[str]) -> str:
     return t.put(f"getelementptr i8, ptr %{'arena' if kind == 'arena' else 'constants'}, i64 {number}")
 
 
-def copy_bytes(t: Text, target: str, source: str, size: int) -> None:
-    """Copy between memories that do not overlap."""
-    t.functions["llvm.memcpy.p0.p0.i64"] = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
-    t.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {size}, i1 false)")
-
-
 def _resume(t: Text, places: Mapping[int, str]) -> None:
     """Go on where the function paused, if it did: for each state the label."""
     resumed = t.put(f"icmp ne i64 {entry(t, RESUMED)}, 0")
@@ -361,8 +354,7 @@ def _library(module: Module, t: Text, position: int, unit: Unit, pointers: Seque
     stream = entry(t, handle, "ptr")
     handle += 1
     for pointer, size in unit.call.cleared:
-        t.functions["llvm.memset.p0.i64"] = "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)"
-        t.line(f"call void @llvm.memset.p0.i64(ptr {pointers[pointer]}, i8 0, i64 {size}, i1 false)")
+        t.clear_bytes(pointers[pointer], size)
     for primitive in unit.call.primitives:
         function, table = entry(t, handle, "ptr"), entry(t, handle + 1, "ptr")
         handle += 2
