@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from headrace_cpu.text import Text
+import re
+
+import pytest
+
+from headrace.types import DType, float32, int64
+from headrace_cpu.text import Text, combine
 
 
 def test_a_copy_declares_what_it_calls() -> None:
@@ -17,3 +22,24 @@ def test_clearing_declares_what_it_calls() -> None:
     t.clear_bytes("%a", "%size")
     assert list(t.functions) == ["llvm.memset.p0.i64"]
     assert "ptr %a, i8 0, i64 %size" in t.lines[0]
+
+
+@pytest.mark.parametrize(("width", "ends"), [(3, [3]), (8, [8]), (19, [16, 19])])
+def test_rows_are_combined_in_whole_vectors_and_then_one_by_one(width: int, ends: list[int]) -> None:
+    t = Text()
+    combine(t, "add", float32, width, 8, "%a", ("%b", "%c"))
+    found = [int(end) for line in t.lines for end in re.findall(r"icmp slt i64 %t\d+, (\d+)", line)]
+    assert found == ends
+    vectors = sum("fadd <8 x float>" in line for line in t.lines)
+    assert vectors == (width >= 8)
+    assert sum("fadd float" in line for line in t.lines) == (width % 8 > 0)
+
+
+@pytest.mark.parametrize(("dtype", "instruction"), [(float32, "fsub float"), (int64, "sub i64")])
+def test_a_row_may_be_combined_with_itself(dtype: DType, instruction: str) -> None:
+    t = Text()
+    combine(t, "sub", dtype, 1, 4, "%a", ("%a", "%b"))
+    (result,) = [line for line in t.lines if f" = {instruction} " in line]
+    loads = [line.split()[0] for line in t.lines if " load " in line]
+    assert result.endswith(f"{instruction} {loads[0]}, {loads[1]}")
+    assert sum("ptr %a, i64" in line for line in t.lines) == 1

@@ -15,7 +15,7 @@ import numpy as np
 
 from headrace import Operation
 from headrace.types import Array, DType, bfloat16, float16
-from headrace_cpu.text import Text, storage_type
+from headrace_cpu.text import Text, combine, storage_type
 
 __all__ = ["Scan", "scan_call"]
 
@@ -93,7 +93,8 @@ class _Writer:
         def step(number: str) -> None:
             before = t.put(f"sub i64 {number}, 1")
             given = start(self.source, before if scan.exclusive else number)
-            self._combine(start(self.target, number), start(self.target, before), given)
+            target, earlier = start(self.target, number), start(self.target, before)
+            combine(t, scan.operator, scan.dtype, scan.inner, self.lanes, target, (earlier, given))
 
         begun = 0
         if scan.exclusive:
@@ -112,23 +113,6 @@ class _Writer:
             t.line(f"store {element} {neutral}, ptr {t.put(f'getelementptr {element}, ptr {target}, i64 {place}')}")
 
         t.count_up("0", str(scan.inner), 1, store)
-
-    def _combine(self, target: str, before: str, given: str) -> None:
-        whole = self.scan.inner // self.lanes * self.lanes
-        bases = target, before, given
-        if whole:
-            self.t.count_up("0", str(whole), self.lanes, lambda place: self._elements(bases, place, self.lanes))
-        if whole < self.scan.inner:
-            self.t.count_up(str(whole), str(self.scan.inner), 1, lambda place: self._elements(bases, place, 1))
-
-    def _elements(self, bases: tuple[str, str, str], place: str, lanes: int) -> None:
-        t, dtype = self.t, self.scan.dtype
-        element = storage_type(dtype)
-        kind = element if lanes == 1 else f"<{lanes} x {element}>"
-        target, *others = (t.put(f"getelementptr {element}, ptr {base}, i64 {place}") for base in bases)
-        before, given = (t.put(f"load {kind}, ptr {pointer}, align {dtype.size}") for pointer in others)
-        instruction = f"{'f' * dtype.is_floating}{self.scan.operator}"
-        t.line(f"store {kind} {t.put(f'{instruction} {kind} {before}, {given}')}, ptr {target}, align {dtype.size}")
 
 
 def scan_call(op: Operation, shapes: Sequence[tuple[int, ...]], axis: Array | None) -> Scan | None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from headrace import Operation
 from headrace.types import Array, DType
 from headrace_cpu.gathering import is_row, known_below
-from headrace_cpu.text import Text, storage_type
+from headrace_cpu.text import Text, combine, storage_type
 
 __all__ = ["FirstRows", "RangeCheck", "Rows", "rows_call"]
 
@@ -308,14 +308,14 @@ class _RowsText:
             t.copy_bytes(kept, given, self._row_bytes)
             return
         if change != "sum":
-            self._combine(kept, given, change)
+            self._combine(change, kept, given)
             return
         flag = t.put(f"getelementptr i8, ptr {begun}, i64 {index}")
         seen = t.put(f"icmp ne i8 {t.put(f'load i8, ptr {flag}')}, 0")
         again, first, after = t.label("again"), t.label("first"), t.label("done")
         t.line(f"br i1 {seen}, label %{again}, label %{first}")
         t.start(again)
-        self._combine(kept, given, "add")
+        self._combine("add", kept, given)
         t.line(f"br label %{after}")
         t.start(first)
         t.line(f"store i8 1, ptr {flag}")
@@ -323,28 +323,13 @@ class _RowsText:
         t.line(f"br label %{after}")
         t.start(after)
 
+    def _combine(self, operator: str, kept: str, given: str) -> None:
+        combine(self.t, operator, self.rows.dtype, self.rows.width, self.lanes, kept, (kept, given))
+
     def _empty(self, target: str, row: str, begun: str) -> None:
         t = self.t
         flag = t.put(f"load i8, ptr {t.put(f'getelementptr i8, ptr {begun}, i64 {row}')}")
         self._if(t.put(f"icmp eq i8 {flag}, 0"), lambda: t.clear_bytes(self._row(target, row), self._row_bytes))
-
-    def _combine(self, target: str, source: str, change: str) -> None:
-        t, width = self.t, self.rows.width
-        whole = width // self.lanes * self.lanes
-        if whole:
-            t.count_up(
-                "0", str(whole), self.lanes, lambda place: self._elements(target, source, place, self.lanes, change)
-            )
-        if whole < width:
-            t.count_up(str(whole), str(width), 1, lambda place: self._elements(target, source, place, 1, change))
-
-    def _elements(self, target: str, source: str, place: str, lanes: int, change: str) -> None:
-        t, element, align = self.t, storage_type(self.rows.dtype), self.rows.dtype.size
-        kind = element if lanes == 1 else f"<{lanes} x {element}>"
-        places = [t.put(f"getelementptr {element}, ptr {base}, i64 {place}") for base in (target, source)]
-        old, new = (t.put(f"load {kind}, ptr {pointer}, align {align}") for pointer in places)
-        instruction = f"f{change}" if self.rows.dtype.is_floating else change
-        t.line(f"store {kind} {t.put(f'{instruction} {kind} {old}, {new}')}, ptr {places[0]}, align {align}")
 
 
 def _of_one_row(op: Operation, row: tuple[int, ...], strides: Array | None) -> Rows | None:
