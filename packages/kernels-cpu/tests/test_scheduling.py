@@ -10,9 +10,10 @@ from laid_out import scheduled
 import headrace as hr
 from headrace.plan import Line
 from headrace_cpu.gathering import Gather
+from headrace_cpu.indices import RangeCheck
 from headrace_cpu.onednn import LibraryCall, Request
 from headrace_cpu.scans import Scan
-from headrace_cpu.scattering import RangeCheck, Rows
+from headrace_cpu.scattering import Rows
 from headrace_cpu.schedule import Schedule
 
 MATRIX = hr.float32, (4, 8)

@@ -13,9 +13,10 @@ import headrace as hr
 from headrace.types import int32
 from headrace_cpu import sharing, source, units
 from headrace_cpu.block import Block, Place, block_of
+from headrace_cpu.indices import RangeCheck
 from headrace_cpu.layout import Unit
 from headrace_cpu.scans import Scan
-from headrace_cpu.scattering import RangeCheck, Rows
+from headrace_cpu.scattering import Rows
 from headrace_cpu.sharing import Share, shares, side_by_side
 
 ENOUGH = 10**6

@@ -18,12 +18,13 @@ from headrace.plan import (
     workspace_of,
 )
 from headrace_cpu.gathering import Gather
+from headrace_cpu.indices import FirstRows, RangeCheck
 from headrace_cpu.layout import Layout
 from headrace_cpu.lists import ListOp
 from headrace_cpu.nesting import NativeBranch, NativeLoop
 from headrace_cpu.pooling import Pooling
 from headrace_cpu.scans import Scan
-from headrace_cpu.scattering import FirstRows, RangeCheck, Rows
+from headrace_cpu.scattering import Rows
 from headrace_cpu.schedule import Schedule
 
 __all__ = ["kernels_of", "memory_of", "work_in"]

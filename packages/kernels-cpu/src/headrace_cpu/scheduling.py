@@ -13,13 +13,14 @@ from headrace.loops.recompute import recomputed
 from headrace.plan import Line, Program
 from headrace_cpu.absorbing import Absorbed, Call, absorb
 from headrace_cpu.gathering import Gather, gather_call
+from headrace_cpu.indices import FirstRows, RangeCheck
 from headrace_cpu.lists import CHANGING, RECORD, ListOp, ListUse
 from headrace_cpu.looping import line_loops
 from headrace_cpu.onednn import Request
 from headrace_cpu.ordering import ordered
 from headrace_cpu.placing import place
 from headrace_cpu.scans import Scan, scan_call
-from headrace_cpu.scattering import FirstRows, RangeCheck, Rows, rows_call
+from headrace_cpu.scattering import Rows, rows_call
 from headrace_cpu.schedule import Key, Schedule, is_variable
 from headrace_cpu.values import READING, VIEWS, byte_count, is_native
 

@@ -27,9 +27,10 @@ from headrace_cpu.driver import WrittenDriver, module_text, new_module, write_dr
 from headrace_cpu.estimates import contains_blocks
 from headrace_cpu.gathering import Gather
 from headrace_cpu.host import host
+from headrace_cpu.indices import FirstRows, RangeCheck
 from headrace_cpu.layout import Layout, Run, Unit
 from headrace_cpu.lists import ListOp
-from headrace_cpu.scattering import FirstRows, RangeCheck, Rows
+from headrace_cpu.scattering import Rows
 from headrace_cpu.schedule import Key, is_variable
 from headrace_cpu.sharing import side_by_side
 from headrace_cpu.statements import Expression, Statement, dying, joined, local

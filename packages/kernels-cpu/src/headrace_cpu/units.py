@@ -17,11 +17,12 @@ from typing import Any
 from headrace_cpu.block import Block, ConstantPlace, Place
 from headrace_cpu.estimates import SERIAL_NANOSECONDS, contains_blocks, estimate, shared_nanoseconds, shared_points
 from headrace_cpu.gathering import Gather
+from headrace_cpu.indices import FirstRows, IndexCall, RangeCheck
 from headrace_cpu.layout import Unit
 from headrace_cpu.list_code import ListWriter
 from headrace_cpu.lists import ListOp
 from headrace_cpu.printer import print_region
-from headrace_cpu.scattering import FirstRows, RangeCheck, Rows
+from headrace_cpu.scattering import Rows
 from headrace_cpu.sharing import ROW, SHARE, shares
 from headrace_cpu.text import Text
 
@@ -144,19 +145,15 @@ def write_units(
         pointers += [pointer_to(t, place, data) for place in block.scratch[position]]
         if unit.is_shared:
             if isinstance(unit.call, Rows) and unit.call.check is not None:
-                _check(t, position, pointers[unit.call.pointers[1]], unit.call.check)
+                _through_indices(t, position, unit.call.check, [pointers[unit.call.pointers[1]]])
             calls.append(_shared(module, t, unit, pointers))
             if position + 1 not in joined:
                 _share_out(module, t, calls)
                 calls = []
-        elif isinstance(unit.call, Gather):
-            _gather(t, position, unit.call, pointers)
-        elif isinstance(unit.call, FirstRows):
-            _first_rows(t, position, unit.call, pointers)
-        elif isinstance(unit.call, RangeCheck):
-            _check(t, position, pointers[0], unit.call)
+        elif isinstance(unit.call, (FirstRows, Gather, RangeCheck)):
+            _through_indices(t, position, unit.call, pointers)
         elif unit.bound:
-            _check(t, position, pointers[0], RangeCheck(*block.integers[unit.keys[0]], unit.bound))
+            _through_indices(t, position, RangeCheck(*block.integers[unit.keys[0]], unit.bound), pointers)
         elif isinstance(unit.call, ListOp):
             _list_op(module, t, position, unit.call, pointers)
         elif contains_blocks(unit):
@@ -285,13 +282,6 @@ def _shared(module: Module, t: Text, unit: Unit, pointers: Sequence[str]) -> _Ca
     return _Call(symbol, shared_points(unit), shared_nanoseconds(unit), pointers)
 
 
-def _first_rows(t: Text, position: int, call: FirstRows, pointers: Sequence[str]) -> None:
-    t.functions[call.symbol] = call.text()
-    given = ", ".join(f"ptr {pointer}" for pointer in pointers)
-    sizes = f"i64 {call.count}, i64 {call.bound}, i64 {64 - call.bits}, i64 {(1 << call.bits) - 1}"
-    _fail_if(t, position, t.put(f"call i1 @{call.symbol}({given}, {sizes})"))
-
-
 def _share_out(module: Module, t: Text, calls: Sequence[_Call]) -> None:
     """Let threads share the points of some functions, where there is enough work."""
     firsts = list(itertools.accumulate((len(call.pointers) for call in calls), initial=0))
@@ -378,15 +368,6 @@ DECLARATIONS = {
 }
 
 
-def _gather(t: Text, position: int, call: Gather, pointers: Sequence[str]) -> None:
-    t.functions[call.symbol] = call.text()
-    t.functions["llvm.memcpy.p0.p0.i64"] = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
-    t.functions["llvm.memset.p0.i64"] = "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)"
-    sizes = f"i64 {call.count}, i64 {call.rows}, i64 {call.row_bytes}"
-    given = f"ptr {pointers[0]}, ptr {pointers[1]}, ptr {pointers[-1]}"
-    _fail_if(t, position, t.put(f"call i1 @{call.symbol}({given}, {sizes})"))
-
-
 def _fail_if(t: Text, position: int, wrong: str) -> None:
     failed, right = t.label("failed"), t.label("right")
     t.line(f"br i1 {wrong}, label %{failed}, label %{right}")
@@ -395,7 +376,7 @@ def _fail_if(t: Text, position: int, wrong: str) -> None:
     t.start(right)
 
 
-def _check(t: Text, position: int, pointer: str, check: RangeCheck) -> None:
-    symbol, body, sizes = check.written()
-    t.functions[symbol] = body
-    _fail_if(t, position, t.put(f"call i1 @{symbol}(ptr {pointer}, {sizes})"))
+def _through_indices(t: Text, position: int, call: IndexCall, pointers: Sequence[str]) -> None:
+    """Call a function that goes through indices; the unit fails if one is out of range."""
+    t.functions |= call.functions()
+    _fail_if(t, position, t.put(f"call i1 @{call.symbol}({call.arguments(pointers)})"))
