@@ -16,20 +16,12 @@ from headrace_cpu.block import block_of, place_of
 from headrace_cpu.estimates import estimate
 from headrace_cpu.layout import Layout, Unit
 from headrace_cpu.lists import RECORD
+from headrace_cpu.module import Module
 from headrace_cpu.nesting import LINE, NativeBranch, NativeLoop
 from headrace_cpu.sharing import side_by_side
+from headrace_cpu.table import BUDGET, PAUSED, RESUMED, entry, set_entry
 from headrace_cpu.text import Text
-from headrace_cpu.units import (
-    BUDGET,
-    PAUSED,
-    RESUMED,
-    Module,
-    entry,
-    frame,
-    pointer_to,
-    set_entry,
-    write_units,
-)
+from headrace_cpu.units import frame, pointer_to, write_units
 
 __all__ = ["write_nested"]
 
@@ -37,7 +29,7 @@ _PARAMETERS = "ptr %data, ptr %state, ptr %arena, ptr %constants, ptr %table"
 
 
 def write_nested(module: Module, t: Text, unit: Unit, pointers: Sequence[str]) -> str:
-    """Write the call of a loop or branch (see `units.WriteNested`).
+    """Write the call of a loop or branch (see `module.WriteNested`).
 
     Args:
       module: gets the functions.

@@ -30,11 +30,11 @@ from headrace_cpu.host import host
 from headrace_cpu.indices import FirstRows, RangeCheck
 from headrace_cpu.layout import Layout, Run, Unit
 from headrace_cpu.lists import ListOp
+from headrace_cpu.pausing import Stop, stops_in
 from headrace_cpu.scattering import Rows
 from headrace_cpu.schedule import Key, is_variable
 from headrace_cpu.sharing import side_by_side
 from headrace_cpu.statements import Expression, Statement, dying, joined, local
-from headrace_cpu.units import Stop, stops_in
 
 __all__ = ["StepSource"]
 
