@@ -11,16 +11,19 @@ since each statement needs the registers of those around it.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 
 from headrace.loops.ir import Access, Accumulate, Axis, Expr, Loop, Region, Store, form_of, in_order
 from headrace.types import bool as boolean
+from headrace.types import float64
 from headrace_cpu.chains import cut_functions, points_together
 from headrace_cpu.exponentials import HALVES
 from headrace_cpu.philox import write_blocks, write_words
 from headrace_cpu.reductions import Accumulator, start_accumulator
 from headrace_cpu.scalars import cast, computed, constant
+from headrace_cpu.streaming import LINE, streamed_buffers, write_fence
 from headrace_cpu.text import Text, as_float, compute_type, from_float, storage_type
 
 __all__ = ["PrintedRegion", "print_region"]
@@ -59,12 +62,12 @@ class _Form:
 
 def print_region(region: Region, lanes: int) -> PrintedRegion:
     """Print one region for vectors of that many lanes; layers of a network have many of one form."""
-    return _printed(_Form(form_of(region), region), lanes)
+    return _printed(_Form(form_of(region), region), lanes, streamed_buffers(region, lanes))
 
 
 @functools.lru_cache(KEPT_FORMS)
-def _printed(item: _Form, lanes: int) -> PrintedRegion:
-    printer = _Printer(item.region, lanes)
+def _printed(item: _Form, lanes: int, streamed: frozenset[int]) -> PrintedRegion:
+    printer = _Printer(item.region, lanes, streamed)
     printer.write()
     return PrintedRegion("\n".join(printer.text.lines) + "\n", printer.text.functions)
 
@@ -73,6 +76,7 @@ def _printed(item: _Form, lanes: int) -> PrintedRegion:
 class _Printer:
     region: Region
     lanes: int
+    streamed: frozenset[int]  # buffers to write past the caches
     text: Text = field(default_factory=Text)
     pointers: list[str] = field(default_factory=list)
     index: dict[int, str] = field(default_factory=dict)  # axis -> register of its index
@@ -83,6 +87,7 @@ class _Printer:
     first: str = "0"  # index of the first element of that block
     vector_axis: int | None = None
     mask: str | None = None
+    past: frozenset[int] = frozenset()  # of these, where a copy of the code does so
     done: dict[int, str] = field(default_factory=dict)
 
     def write(self) -> None:
@@ -98,19 +103,45 @@ class _Printer:
             self.pointers.append(t.put(f"load ptr, ptr {place}"))
             given += 1
         rows = [self._pointers_of_row(number) for number in range(together)]
-        if together == 1:
-            t.count_up("%begin", "%end", 1, lambda point: self._points([point], rows))
-        else:
-            count = t.two("and", t.two("sub", "%end", "%begin", "i64"), str(-together), "i64")
-            whole = t.two("add", "%begin", count, "i64")
-            t.count_up("%begin", whole, together, lambda first: self._points(self._next_to(first, together), rows))
-            t.count_up(whole, "%end", 1, lambda point: self._points([point], rows))
+        if self.streamed:
+            self._past_caches(rows)
+        self._every_point(rows)
         t.line("ret void")
         t.lines[begin:begin] = [
             "define internal void @SYMBOL(ptr noalias %args, i64 %begin, i64 %end) {",
             *self.allocas,
         ]
         t.lines.append("}")
+
+    def _every_point(self, rows: Sequence[list[str]]) -> None:
+        t, together = self.text, len(rows)
+        if together == 1:
+            t.count_up("%begin", "%end", 1, lambda point: self._points([point], rows))
+            return
+        count = t.two("and", t.two("sub", "%end", "%begin", "i64"), str(-together), "i64")
+        whole = t.two("add", "%begin", count, "i64")
+        t.count_up("%begin", whole, together, lambda first: self._points(self._next_to(first, together), rows))
+        t.count_up(whole, "%end", 1, lambda point: self._points([point], rows))
+
+    def _past_caches(self, rows: Sequence[list[str]]) -> None:
+        """All of it for buffers that begin with a line of the cache and are not read; what follows is for others."""
+        t = self.text
+        stream, store = t.label("stream"), t.label("store")
+        begins = [t.put(f"ptrtoint ptr {self.pointers[number]} to i64") for number in sorted(self.streamed)]
+        joined = functools.reduce(lambda a, b: t.two("or", a, b, "i64"), begins)
+        fits = t.put(f"icmp eq i64 {t.two('and', joined, str(LINE - 1), 'i64')}, 0")
+        for number, buffer in itertools.product(sorted(self.streamed), range(len(self.pointers))):
+            if self.region.buffers[buffer].role != "row" and buffer != number:
+                apart = t.put(f"icmp ne ptr {self.pointers[number]}, {self.pointers[buffer]}")
+                fits = t.two("and", fits, apart, "i1")
+        t.line(f"br i1 {fits}, label %{stream}, label %{store}")
+        t.start(stream)
+        self.past = self.streamed
+        self._every_point(rows)
+        self.past = frozenset()
+        write_fence(t)
+        t.line("ret void")
+        t.start(store)
 
     def _pointers_of_row(self, row: int) -> list[str]:
         """Where the buffers are for one of the points that are computed together."""
@@ -154,6 +185,7 @@ class _Printer:
         if not loop.axes:
             self.vector_axis, self.mask, self.done = None, None, {}
             self.text.lanes = 1
+            self.locals |= {item.local: self._value(item.value) for item in loop.accumulates}
             self._store_all(loop.stores)
             return
         if any(item.keep_last for item in loop.accumulates):
@@ -403,8 +435,11 @@ class _Printer:
         self.text.lanes = lanes
 
     def _accumulate(self, accumulator: Accumulator) -> None:
-        t = self.text
-        value = accumulator.widened(t, self._value(accumulator.item.value))
+        t, item = self.text, accumulator.item
+        if self.mask is None and item.op == "sum" and item.value.op == "mul" and item.value.dtype is float64:
+            accumulator.add_product(t, *map(self._value, item.value.args))
+            return
+        value = accumulator.widened(t, self._value(item.value))
         if self.mask is not None:
             value = t.select(self.mask, value, accumulator.neutral(t), accumulator.element)
         accumulator.add(t, value)
@@ -473,7 +508,11 @@ class _Printer:
         address = self._address(store.buffer, store.access)
         step = self._step(store.access)
         if t.lanes == 1 or (step == 1 and self.mask is None):
-            t.line(f"store {t.type(element)} {value}, ptr {address}, align {align}")
+            if store.buffer in self.past and t.lanes > 1:
+                hint = f"align {t.lanes * align}, !nontemporal !{{i32 1}}"
+            else:
+                hint = f"align {align}"
+            t.line(f"store {t.type(element)} {value}, ptr {address}, {hint}")
             return
         kind, pointer, space = "store", "ptr", "p0"
         if step != 1:

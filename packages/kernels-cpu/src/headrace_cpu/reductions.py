@@ -65,6 +65,12 @@ class Accumulator:
         largest = t.call("smax", bits, t.put(f"load {integers}, ptr {self.marks}"), size)
         t.line(f"store {integers} {largest}, ptr {self.marks}")
 
+    def add_product(self, t: Text, a: str, b: str) -> None:
+        """Add a product of float64 to a sum, rounded once."""
+        whole = t.type(self.element)
+        old = t.put(f"load {whole}, ptr {self.slot}")
+        t.line(f"store {whole} {t.fma(a, b, old, self.element)}, ptr {self.slot}")
+
     def _beyond(self, t: Text, a: str, b: str) -> str:
         """The extreme of two floats; the second one if there is NaN."""
         relation = "ogt" if self.item.op == "max" else "olt"

@@ -18,6 +18,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from headrace.loops.ir import Access, Accumulate, Axis, Buffer, Builder, Expr, Loop, Region, Store, in_order
+from headrace.loops.moments import join_moments
 from headrace.loops.value import Piece, Value
 from headrace.types import DType, int64
 
@@ -225,7 +226,8 @@ def lower(
     state = _Lowering(name, space, axes, produced)
     nest = _nest(state, outputs, produced)
     if nest.form == "rows":
-        nest.loops = _with_row_buffers(state, nest.loops)
+        count = math.prod(space[axis] for axis in nest.inner)
+        nest.loops = _with_row_buffers(state, join_moments(state.builder, nest.loops, nest.inner, count))
     return nest.joined().regions()
 
 
@@ -402,9 +404,15 @@ def _repeated(roots: Sequence[Expr], seen: Mapping[int, int], kept: Mapping[int,
     return list(found.values())
 
 
-def _is_costly(expr: Expr) -> bool:
-    ops = {part.op for part in in_order([expr])}
-    return bool(ops & COSTLY) and bool(ops & {"load", "index", "position"})
+def _is_costly(root: Expr) -> bool:
+    """True if something that differs along the row goes through a costly operator."""
+    varying: set[int] = set()
+    for expr in in_order([root]):
+        if expr.op in ("load", "index", "position") or any(id(arg) in varying for arg in expr.args):
+            varying.add(id(expr))
+            if expr.op in COSTLY:
+                return True
+    return False
 
 
 def _values(loop: Loop) -> list[Expr]:
@@ -653,10 +661,13 @@ class _Nest:
         if self.form == "columns" or not wholes:
             return frozenset()
         first, written = min(number for number, _ in wholes), {access for _, access in wholes}
+        starts = {Access(item.constant, tuple(t for t in item.terms if t[0] not in self.inner)) for item in written}
         accesses: dict[int, set[Access]] = {}
         last: dict[int, int] = {}
         for number, loop in enumerate(self.loops):
             for buffer, access in _loads([loop]):
+                if number < first and access in starts:
+                    continue
                 accesses.setdefault(buffer, set()).add(access)
                 last[buffer] = number
         return frozenset(
