@@ -1,4 +1,4 @@
-"""Products of few rows against float64, with what is added to them, in every shape of tiles, by one thread and several."""
+"""Products of few rows against float64, with what is added to them, in all shapes of tiles, on one thread and more."""
 
 from __future__ import annotations
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from headrace.loops.ir import Access, Accumulate, Axis, Expr, Loop, Region, Store, form_of, in_order
 from headrace.types import bool as boolean
 from headrace.types import float64
-from headrace_cpu.chains import cut_functions, points_together
+from headrace_cpu.chains import cut_functions, points_together, stored_sums
 from headrace_cpu.exponentials import HALVES
 from headrace_cpu.philox import write_blocks, write_words
 from headrace_cpu.reductions import Accumulator, start_accumulator
@@ -195,11 +195,13 @@ class _Printer:
         for accumulator in accumulators:
             self._reset(accumulator)
 
-        def point() -> None:
-            self._point(loop, accumulators)
-
-        bodies = [*self._loops_before(cut_functions(loop)), point]
-        self._sequence(loop.axes[:-1], lambda: self._vectors(loop.axes[-1], *bodies))
+        later = {item.local: store for item, store in stored_sums(loop) if store.buffer not in self.streamed}
+        now = [accumulator for accumulator in accumulators if accumulator.item.local not in later]
+        parts = [*self._loops_before(cut_functions(loop)), lambda: self._point(loop, now)]
+        if later:
+            parts.append(lambda: self._sum_stored(accumulators, later))
+        rest = functools.partial(self._point, loop, accumulators)
+        self._sequence(loop.axes[:-1], lambda: self._vectors(loop.axes[-1], rest, *parts))
         for accumulator in accumulators:
             self.locals[accumulator.item.local] = accumulator.total(self.text, self.lanes)
 
@@ -273,6 +275,13 @@ class _Printer:
             self._accumulate(accumulator)
         self._store_all(loop.stores)
 
+    def _sum_stored(self, accumulators: Sequence[Accumulator], stores: Mapping[int, Store]) -> None:
+        """Add up what was stored, read again."""
+        for accumulator in accumulators:
+            store = stores.get(accumulator.item.local)
+            if store is not None:
+                accumulator.add(self.text, accumulator.widened(self.text, self._load(store.buffer, store.access)))
+
     def _store_all(self, stores: Sequence[Store]) -> None:
         """Everything is computed before anything is written: an output may lie where an input does."""
         for store in stores:
@@ -302,13 +311,13 @@ class _Printer:
         shorter = t.put(f"icmp slt i64 {left}, {axis.extent}")
         return t.put(f"select i1 {shorter}, i64 {left}, i64 {axis.extent}")
 
-    def _vectors(self, axis: Axis, *bodies: Callable[[], None]) -> None:
+    def _vectors(self, axis: Axis, body: Callable[[], None], *parts: Callable[[], None]) -> None:
         """A loop over whole vectors, then the rest under a mask.
 
         Args:
           axis: what it goes along.
-          bodies: write what is done for a vector, one after the other for a block of vectors; the last one does
-            everything where those before have not been.
+          body: writes all that is done for a vector.
+          parts: write that in parts for whole vectors, one after the other for a block of these.
         """
         t, lanes = self.text, self.lanes
         self.vector_axis = axis.number
@@ -321,7 +330,7 @@ class _Printer:
         else:
             whole = t.put(f"and i64 {count}, {-lanes}")
         if not static or axis.extent >= lanes:
-            self._whole_vectors(axis, whole, bodies)
+            self._whole_vectors(axis, whole, parts or (body,))
         if static and axis.extent % lanes == 0:
             t.lanes = 1
             return
@@ -334,13 +343,13 @@ class _Printer:
         if not static or axis.extent % lanes == 1:
             left = self._hidden(left)
         self.mask = t.two("icmp ult", self._lane_numbers(), t.splat(left, "i64"), "i64")
-        bodies[-1]()
+        body()
         self.mask = None
         t.line(f"br label %{done}")
         t.start(done)
         t.lanes = 1
 
-    def _whole_vectors(self, axis: Axis, whole: str, bodies: Sequence[Callable[[], None]]) -> None:
+    def _whole_vectors(self, axis: Axis, whole: str, parts: Sequence[Callable[[], None]]) -> None:
         t, lanes = self.text, self.lanes
         self.mask = None
 
@@ -356,11 +365,11 @@ class _Printer:
             end = t.put(f"add i64 {first}, {BLOCK * lanes}")
             shorter = t.put(f"icmp slt i64 {whole}, {end}")
             end = t.put(f"select i1 {shorter}, i64 {whole}, i64 {end}")
-            for body in bodies:
-                along(first, end, body)
+            for part in parts:
+                along(first, end, part)
 
-        if len(bodies) == 1:
-            along("0", whole, bodies[0])
+        if len(parts) == 1:
+            along("0", whole, parts[0])
         else:
             t.count_up("0", whole, BLOCK * lanes, block)
             self.halves = {}
