@@ -12,9 +12,10 @@ from headrace.errors import GraphError, InvalidArgumentError
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 from headrace.passes.batch_norm import batch_norm
+from headrace.passes.constant_products import constant_products
 from headrace.passes.fold import fold, user_name
 from headrace.passes.inline import inline
-from headrace.passes.int8 import Int8Product, int8, int8_products
+from headrace.passes.int8 import Int8Product, int8
 from headrace.passes.prune import prune
 from headrace.passes.raising import raising
 from headrace.passes.rewrite import copy_op, drop_dead, rewrite
@@ -174,14 +175,14 @@ def to_int8(
         )
     feeds, values = _fed(session.graph, batches)
     bounded = _frozen(session, prune(session.graph, structure.tensors, (), feeds))
-    fit, left = int8_products(bounded)
+    fit, left = constant_products(bounded)
     if not fit:
         raise _nothing(left)
     plain, plain_values = _opened(bounded, feeds, structure.tensors)
     observed = list(dict.fromkeys(op.inputs[0] for op in fit))
     calibration = _Calibration(plain, plain_values, session, values)
     ranges, floats = calibration.ranges(observed, method, percentile)
-    small, products, refused = int8(bounded, ranges)
+    small, products, refused = int8(bounded, fit, ranges)
     stays = {**left, **refused}
     if not products:
         raise _nothing(stays)
@@ -202,7 +203,7 @@ def _nothing(left: Mapping[Operation, str]) -> GraphError:
     found = "; ".join(f"{op.type} '{op.name}': {reason}" for op, reason in left.items())
     return GraphError(
         "there is nothing to quantise",
-        expected="a MatMul or Conv2D in float32 with constant weights",
+        expected="a product or a convolution of images in float32 with constant weights",
         got=found or "no products at all",
         hint="outputs must depend on the layers of the model; batch norm must use given statistics",
     )
