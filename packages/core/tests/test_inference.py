@@ -343,11 +343,36 @@ def test_percentiles_leave_far_numbers_out() -> None:
     np.testing.assert_array_equal(same, coarse)
 
 
+def test_entropy_leaves_far_numbers_out_where_that_costs_less_than_it_gains() -> None:
+    """One number of a million is 100: what it loses is less than what all others gain, in the product of all."""
+    values = normal(20_000, 64)
+    values[7, 3] = 100
+    build: Callable[[hr.Tensor], hr.Tensor] = lambda x: layer(x, 64, 8, bias=False)  # noqa: E731  # used twice
+    wide, coarse, exact = quantized(build, values)
+    narrow, fine, _ = quantized(build, values, method="entropy")
+    assert wide.report.products[0].high > 99
+    assert np.abs(values[values < 50]).max() < narrow.report.products[0].high < 100 / 8
+    squares = [np.square(found.astype(np.float64) - exact) for found in (coarse, fine)]
+    assert squares[1].mean() < 0.6 * squares[0].mean()
+    others = np.arange(20_000) != 7
+    assert squares[1][others].mean() < squares[0][others].mean() / 25
+
+
+def test_entropy_keeps_all_numbers_where_they_are_spread_evenly() -> None:
+    values = np.random.default_rng(3).uniform(-2, 2, (1000, 16)).astype(np.float32)
+    build: Callable[[hr.Tensor], hr.Tensor] = lambda x: layer(x, 16, 4)  # noqa: E731  # used twice
+    wide, plain, _ = quantized(build, values)
+    narrow, found, _ = quantized(build, values, method="entropy")
+    assert narrow.report.products == wide.report.products
+    np.testing.assert_array_equal(found, plain)
+
+
+@pytest.mark.parametrize("method", ["minmax", "percentile", "entropy"])
 @pytest.mark.parametrize(
     "values", [np.zeros((10, 4), np.float32), np.full((10, 4), 3, np.float32), -np.ones((10, 4), np.float32)]
 )
-def test_inputs_of_one_number_have_a_range(values: Array) -> None:
-    _, found, exact = quantized(lambda x: layer(x, 4, 3), values)
+def test_inputs_of_one_number_have_a_range(values: Array, method: Any) -> None:
+    _, found, exact = quantized(lambda x: layer(x, 4, 3), values, method=method)
     np.testing.assert_allclose(found, exact, atol=0.02)
 
 
@@ -447,8 +472,10 @@ def placed() -> tuple[hr.Session, hr.Tensor, hr.Tensor]:
 )
 def test_wrong_batches_are_refused(batches: Any, message: str) -> None:
     session, _, y = placed()
-    with pytest.raises(hr.errors.InvalidArgumentError, match=message):
-        hr.to_int8(session, y, batches)
+    methods: Any = ("minmax", "entropy")
+    for method in methods:
+        with pytest.raises(hr.errors.InvalidArgumentError, match=message):
+            hr.to_int8(session, y, batches, method=method)
 
 
 def test_a_placeholder_that_is_not_fed_is_named() -> None:
@@ -460,7 +487,7 @@ def test_a_placeholder_that_is_not_fed_is_named() -> None:
 def test_wrong_options_and_outputs_are_refused() -> None:
     session, x, y = placed()
     batches = [{x: np.ones((2, 4))}]
-    method: Any = "entropy"
+    method: Any = "middle"
     with pytest.raises(hr.errors.InvalidArgumentError, match="no such way to find ranges"):
         hr.to_int8(session, y, batches, method=method)
     for percentile in (50, 100.1, float("nan")):
