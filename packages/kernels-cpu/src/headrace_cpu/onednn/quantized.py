@@ -154,7 +154,8 @@ def _convolution(call: CallWriter) -> bool:
     attrs = request.op.attrs
     x, w, y = (request.shape(place) for place in (LHS, RHS, OUTPUT))
     groups, (*taps, depth, count) = attrs["feature_group_count"], w
-    filters, steps = (count // groups, depth, *taps), (1, count, taps[1] * depth * count, depth * count)
+    filters: tuple[int, ...] = (count // groups, depth, *taps)
+    steps: tuple[int, ...] = (1, count, taps[1] * depth * count, depth * count)
     if groups > 1:
         filters, steps = (groups, *filters), (count // groups, *steps)
     strides, dilations = attrs["window_strides"] or (1, 1), attrs["rhs_dilation"] or (1, 1)
