@@ -196,22 +196,54 @@ def test_scales_that_change_sums_are_left_to_numpy() -> None:
 
 
 @needs_bytes
-@pytest.mark.parametrize("rank", [2, 4])
-def test_weights_that_come_with_the_step_are_multiplied_too(rank: int) -> None:
+@pytest.mark.parametrize(("rank", "groups"), [(2, 1), (4, 1), (4, 5), (4, 40)])
+def test_weights_that_come_with_the_step_are_multiplied_too(rank: int, groups: int) -> None:
     x, w = extremes(36, 40, 6)
-    if rank == 4:
+    if groups > 1:
+        x, w = grouped(groups, 40 // groups, 2)
+    elif rank == 4:
         x, w = x.reshape(2, 6, 3, 40), np.stack([w, -w, w, w]).reshape(2, 2, 40, 6)
     found = []
     for backend in ("cpu", "numpy"):
         with hr.Graph().as_default() as graph, hr.config(backend=backend):
             left, right = hr.placeholder(qint8, x.shape), hr.placeholder(qint8, w.shape)
-            made = (product if rank == 2 else convolution)(left, w).op
+            attrs = {"feature_group_count": groups} if groups > 1 else {}
+            made = (product if rank == 2 else convolution)(left, w, **attrs).op
             attrs = {name: value for name, value in made.attrs.items() if name != "Tin"}
             out = hr.apply_op(made.type, left, right, *made.inputs[2:], **attrs)
             constants = [tensor.op.attrs.get("value") for tensor in out.op.inputs]
             assert library_call(Request.of(out.op, constants)) is not None
             with hr.Session(graph) as session:
                 found.append(session.run(out, feeds={left: integers(x), right: integers(w)}))
+    np.testing.assert_array_equal(*found)
+
+
+@needs_bytes
+def test_models_are_native_as_a_whole_and_give_the_numbers_of_numpy() -> None:
+    """A depthwise convolution between others, then products of stacks, after `hr.to_int8`."""
+    random = np.random.default_rng(4)
+
+    def numbers(*shape: int) -> Array:
+        return random.normal(scale=0.3, size=shape).astype(np.float32)
+
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [None, 12, 12, 3])
+        y = hr.nn.relu6(hr.nn.conv2d(x, numbers(3, 3, 3, 8), strides=2) + numbers(8))
+        y = hr.nn.relu6(hr.nn.depthwise_conv2d(y, numbers(3, 3, 8, 2), padding="SAME") + numbers(16))
+        y = hr.nn.relu6(hr.nn.conv2d(y, numbers(3, 3, 4, 12), padding="SAME") + numbers(12))
+        y = hr.nn.relu(hr.matmul(y, numbers(12, 10)) + numbers(10))
+        y = hr.einsum("brcd,dhk->brchk", y, numbers(10, 2, 6))
+    images = random.standard_normal((5, 12, 12, 3)).astype(np.float32)
+    model = hr.to_int8(hr.Session(graph), y, [{x: images}])
+    assert len(model.report.products) == 5
+    found = []
+    for backend in ("cpu", "numpy"):
+        with hr.config(backend=backend), hr.Session(model.graph) as session:
+            feeds = {model.inputs[x]: images}
+            found.append(session.run(model.outputs, feeds=feeds))
+            if backend == "cpu":
+                kernels = {item.kernel for item in session.explain(model.outputs, feeds).work}
+    assert kernels == {"headrace_cpu.loops", "onednn"}
     np.testing.assert_array_equal(*found)
 
 
