@@ -34,5 +34,5 @@ def test_views_hold_the_array_itself() -> None:
 
 
 def test_more_than_there_is_is_an_error() -> None:
-    with pytest.raises(MemoryError):
+    with pytest.raises(MemoryError, match="Unable to allocate"):
         aligned_array((1 << 60,), np.float32)
