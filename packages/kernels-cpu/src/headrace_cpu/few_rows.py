@@ -1,46 +1,37 @@
-"""Products of few rows with a matrix, written as LLVM code: the matrix is read once, row by row, where it lies.
+"""Products of few rows with a matrix, by code of our own that reads the matrix where it lies.
 
-Libraries bring the second factor into a layout of their own first, which for few rows takes longer than the product.
-Here a tile of columns of all results stays in the first cache, and some rows of the matrix at a time are added to it,
-each times its number of the first factor. Every element is summed in the order of the inner axis, whatever threads do.
-`HEADRACE_FEW_ROWS=off` leaves all products to a library.
+Libraries bring it into a layout of their own first, which for few rows takes longer than the product. Sums do not
+depend on threads. `HEADRACE_FEW_ROWS=off` leaves all products to a library.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from headrace.types import float32
+from headrace_cpu.inner_products import InnerProducts
 from headrace_cpu.onednn import Request
-from headrace_cpu.text import Text
+from headrace_cpu.outer_products import OuterProducts
 
 __all__ = ["FewRows", "few_rows_call"]
 
-MOST_ROWS, ALWAYS = 32, 8
-"""Rows up to which this is faster than oneDNN, measured on Zen 5 with matrices of 64 to 4,096 rows; ALWAYS is for those
-whose rows are NARROW or do not begin with a line of the cache."""
+MOST_ROWS, MOST_TURNED, ALWAYS = 32, 16, 8
+"""Rows up to which this is faster than oneDNN, measured on Zen 5 with matrices of 64 to 10,000 rows: as these lie,
+turned, and where its rows are NARROW or do not begin with a line of the cache."""
 NARROW = 80
-"""Columns below which few vectors share what is read of the first factor."""
-TILE = 256
-"""Columns that are computed together: 1 KB of each row of the matrix, and 8 KB of results at most."""
-TOGETHER = 4
-"""Rows of the first factor whose numbers, as many as there are rows of the matrix at a time, fit in registers."""
-SECOND_CACHE = 1 << 20
-"""Bytes of a matrix beyond which the rows that come next are asked for, unless reading is all there is to do anyway."""
-FEW, MANY = 4, 8
-"""Rows of the matrix that are added at a time: many for one or two rows of results, which then move less."""
+"""Numbers in a row of the matrix below which few vectors share what else is read and added up."""
 
 
 @dataclass(frozen=True, slots=True)
 class FewRows:
-    """`[rows, inner] x [inner, columns]` of float32.
+    """`[rows, inner] x [inner, columns]` of float32, whose second factor may lie turned: `[columns, inner]`.
 
     Attributes:
       rows, inner, columns: sizes, none of which is 0.
       added: of each thing that is added to the result whether it is a row, for all rows, or as large as the result.
+      is_turned: how the second factor lies.
       scratch, constants: none.
     """
 
@@ -48,13 +39,18 @@ class FewRows:
     inner: int
     columns: int
     added: tuple[bool, ...] = ()
+    is_turned: bool = False
     scratch: tuple[int, ...] = ()
     constants: tuple[()] = ()
 
     @property
+    def _form(self) -> type[InnerProducts | OuterProducts]:
+        return InnerProducts if self.is_turned else OuterProducts
+
+    @property
     def points(self) -> int:
         """How many pieces of work there are: tiles of columns."""
-        return -(-self.columns // TILE)
+        return -(-self.columns // self._form.tile)
 
     @property
     def nanoseconds(self) -> float:
@@ -67,7 +63,7 @@ class FewRows:
 
     def written(self, lanes: int) -> tuple[str, dict[str, str]]:
         """A function `SYMBOL(args, begin, end)` of tiles, and declarations that it needs."""
-        writer = _Writer(self, lanes)
+        writer = self._form(self.rows, self.inner, self.columns, self.added, lanes)
         writer.write()
         return "\n".join(writer.t.lines) + "\n", writer.t.functions
 
@@ -81,169 +77,16 @@ def few_rows_call(request: Request) -> FewRows | None:
     op = request.op
     if op.type != "MatMul" or os.environ.get("HEADRACE_FEW_ROWS") == "off":
         return None
-    if op.attrs["transpose_a"] or op.attrs["transpose_b"]:
-        return None
-    if request.packed or any(request.places) or request.constants[1] is not None:
+    if op.attrs["transpose_a"] or request.packed or any(request.places) or request.constants[1] is not None:
         return None
     kinds = [kind for kind, _ in request.epilogue]
     if any(kind not in ("bias", "add") for kind in kinds):
         return None
     if any(dtype is not float32 for dtype in (*request.dtypes, *(dtype for _, dtype in request.epilogue))):
         return None
-    (rows, inner), (_, columns) = request.shape(0), request.shape(1)
-    most = MOST_ROWS if columns >= NARROW and columns % 16 == 0 else ALWAYS
+    (rows, inner), columns, is_turned = request.shape(0), request.shape(2)[1], op.attrs["transpose_b"]
+    width = inner if is_turned else columns
+    most = ALWAYS if width < NARROW or width % 16 else MOST_TURNED if is_turned else MOST_ROWS
     if rows > most or 0 in (rows, inner, columns):
         return None
-    return FewRows(rows, inner, columns, tuple(kind == "bias" for kind in kinds))
-
-
-@dataclass(slots=True)
-class _Writer:
-    """Writes the function. Mutable."""
-
-    product: FewRows
-    lanes: int
-    t: Text = field(default_factory=Text)
-    pointers: list[str] = field(default_factory=list)
-    results: str = ""  # a tile of each row of results, one after the other
-    first: str = ""  # column of the tile
-    width: str = ""  # columns of the tile
-    whole: str = ""  # of these, those that are whole vectors
-    mask: str | None = None
-
-    def write(self) -> None:
-        t, product = self.t, self.product
-        t.lines.append("define internal void @SYMBOL(ptr noalias %args, i64 %begin, i64 %end) {")
-        self.pointers = [
-            t.put(f"load ptr, ptr {t.put(f'getelementptr ptr, ptr %args, i64 {number}')}")
-            for number in range(3 + len(product.added))
-        ]
-        self.results = t.put(f"alloca [{product.rows * TILE} x float], align 64")
-        t.count_up("%begin", "%end", 1, self._tile)
-        t.line("ret void")
-        t.lines.append("}")
-
-    def _tile(self, number: str) -> None:
-        t, product = self.t, self.product
-        self.first = t.put(f"mul i64 {number}, {TILE}")
-        left = t.put(f"sub i64 {product.columns}, {self.first}")
-        shorter = t.put(f"icmp slt i64 {left}, {TILE}")
-        self.width = t.put(f"select i1 {shorter}, i64 {left}, i64 {TILE}")
-        self.whole = t.put(f"and i64 {self.width}, {-self.lanes}")
-        self._each_row(self._clear)
-        count = MANY if product.rows <= 2 else FEW
-        end = product.inner // count * count
-        if end:
-            t.count_up("0", str(end), count, lambda start: self._add(start, count))
-        if end < product.inner:
-            self._add(str(end), product.inner - end)
-        self._each_row(self._finish)
-
-    def _each_row(self, body: Callable[[str, str], None]) -> None:
-        """Do something for each vector of each row of results."""
-        rows = str(self.product.rows)
-        self.t.count_up("0", rows, 1, lambda row: self._vectors(lambda column: body(row, column)))
-
-    def _vectors(self, body: Callable[[str], None]) -> None:
-        """Do something for each vector of the tile, and for the columns that are left over under a mask."""
-        t = self.t
-
-        def vector(column: str) -> None:
-            t.lanes = self.lanes
-            body(column)
-            t.lanes = 1
-
-        t.count_up("0", self.whole, self.lanes, vector)
-        rest = self.product.columns % self.lanes
-        if not rest:
-            return
-        some, done = t.label("some"), t.label("done")
-        is_last = t.put(f"icmp slt i64 {self.whole}, {self.width}")
-        t.line(f"br i1 {is_last}, label %{some}, label %{done}")
-        t.start(some)
-        self.mask = "<" + ", ".join(f"i1 {'true' if lane < rest else 'false'}" for lane in range(self.lanes)) + ">"
-        vector(self.whole)
-        self.mask = None
-        t.line(f"br label %{done}")
-        t.start(done)
-
-    def _add(self, start: str, count: int) -> None:
-        """Add some rows of the matrix, times numbers of each row of the first factor, to the results."""
-        rows = self.product.rows
-        whole = rows // TOGETHER * TOGETHER
-        if whole:
-            self.t.count_up("0", str(whole), TOGETHER, lambda first: self._add_to(first, TOGETHER, start, count))
-        if whole < rows:
-            self._add_to(str(whole), rows - whole, start, count)
-
-    def _add_to(self, first: str, rows: int, start: str, count: int) -> None:
-        """Add `count` rows of the matrix from `start` on to `rows` rows of results from `first` on."""
-        t, product = self.t, self.product
-        targets = [self._moved(first, row) for row in range(rows)]
-        places = [self._moved(start, place) for place in range(count)]
-        numbers = [[self._number(row, place) for place in places] for row in targets]
-
-        def vector(column: str) -> None:
-            factors = [self._load(1, place, column) for place in places]
-            if product.rows > 2 and 4 * product.inner * product.columns > SECOND_CACHE:
-                for place in places:
-                    self._prefetch(self._outside(1, self._moved(place, 2 * count), column))
-            for row, scalars in zip(targets, numbers, strict=True):
-                place = self._result(row, column)
-                total = t.put(f"load {t.type('float')}, ptr {place}")
-                for scalar, factor in zip(scalars, factors, strict=True):
-                    total = t.fma(t.splat(scalar, "float"), factor, total, "float")
-                t.line(f"store {t.type('float')} {total}, ptr {place}")
-
-        self._vectors(vector)
-
-    def _prefetch(self, place: str) -> None:
-        self.t.functions["llvm.prefetch.p0"] = "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"
-        self.t.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 3, i32 1)")
-
-    def _moved(self, number: str, count: int) -> str:
-        return self.t.put(f"add i64 {number}, {count}")
-
-    def _place(self, pointer: str, row: str, size: int, column: str) -> str:
-        """The place of a column in a row of so many."""
-        offset = self.t.put(f"add i64 {self.t.put(f'mul i64 {row}, {size}')}, {column}")
-        return self.t.put(f"getelementptr float, ptr {pointer}, i64 {offset}")
-
-    def _result(self, row: str, column: str) -> str:
-        return self._place(self.results, row, TILE, column)
-
-    def _number(self, row: str, place: str) -> str:
-        return self.t.put(f"load float, ptr {self._place(self.pointers[0], row, self.product.inner, place)}")
-
-    def _outside(self, pointer: int, row: str, column: str) -> str:
-        """The place of a column of the tile in an array as wide as the result."""
-        column = self.t.put(f"add i64 {self.first}, {column}")
-        return self._place(self.pointers[pointer], row, self.product.columns, column)
-
-    def _clear(self, row: str, column: str) -> None:
-        t = self.t
-        t.line(f"store {t.type('float')} {t.number(0.0, 'float')}, ptr {self._result(row, column)}")
-
-    def _finish(self, row: str, column: str) -> None:
-        t = self.t
-        whole, bits = t.type("float"), t.type("i1")
-        value = t.put(f"load {whole}, ptr {self._result(row, column)}")
-        for number, is_row in enumerate(self.product.added):
-            value = t.two("fadd", value, self._load(3 + number, "0" if is_row else row, column), "float")
-        place = self._outside(2, row, column)
-        if self.mask is None:
-            t.line(f"store {whole} {value}, ptr {place}, align 4")
-            return
-        name = f"llvm.masked.store.{t.suffix('float')}.p0"
-        t.functions[name] = f"declare void @{name}({whole}, ptr, i32 immarg, {bits})"
-        t.line(f"call void @{name}({whole} {value}, ptr {place}, i32 4, {bits} {self.mask})")
-
-    def _load(self, pointer: int, row: str, column: str) -> str:
-        t, place = self.t, self._outside(pointer, row, column)
-        whole, bits = t.type("float"), t.type("i1")
-        if self.mask is None:
-            return t.put(f"load {whole}, ptr {place}, align 4")
-        name = f"llvm.masked.load.{t.suffix('float')}.p0"
-        t.functions[name] = f"declare {whole} @{name}(ptr, i32 immarg, {bits}, {whole})"
-        zero = t.number(0.0, "float")
-        return t.put(f"call {whole} @{name}(ptr {place}, i32 4, {bits} {self.mask}, {whole} {zero})")
+    return FewRows(rows, inner, columns, tuple(kind == "bias" for kind in kinds), is_turned)

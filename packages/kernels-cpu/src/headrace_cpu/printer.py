@@ -487,25 +487,23 @@ class _Printer:
             scalar = t.put(f"load {element}, ptr {address}, align {align}")
             t.lanes = lanes
             value = t.splat(scalar, element)
-        elif step == 1 and self.mask is None:
+        elif step != 1:
+            value = self._gathered(element, align, self._lane_addresses(address, element, step))
+        elif self.mask is None:
             value = t.put(f"load {t.type(element)}, ptr {address}, align {align}")
-        elif step == 1:
-            value = self._masked("load", element, align, address)
         else:
-            value = self._masked("gather", element, align, self._lane_addresses(address, element, step))
+            value = t.masked_load(element, align, address, self.mask)
         if dtype is boolean:
             value = t.put(f"icmp ne {t.type('i8')} {value}, {t.number(0, 'i8')}")
         return value
 
-    def _masked(self, kind: str, element: str, align: int, address: str) -> str:
+    def _gathered(self, element: str, align: int, addresses: str) -> str:
         t, whole = self.text, self.text.type(element)
-        pointer = "ptr" if kind == "load" else f"<{t.lanes} x ptr>"
-        space = "p0" if kind == "load" else f"v{t.lanes}p0"
-        name = f"llvm.masked.{kind}.{t.suffix(element)}.{space}"
-        mask = self.mask or t.number(1, "i1")
+        pointer, mask = f"<{t.lanes} x ptr>", self.mask or t.number(1, "i1")
+        name = f"llvm.masked.gather.{t.suffix(element)}.v{t.lanes}p0"
         t.functions[name] = f"declare {whole} @{name}({pointer}, i32 immarg, {t.type('i1')}, {whole})"
         zero = t.number(0, element)
-        return t.put(f"call {whole} @{name}({pointer} {address}, i32 {align}, {t.type('i1')} {mask}, {whole} {zero})")
+        return t.put(f"call {whole} @{name}({pointer} {addresses}, i32 {align}, {t.type('i1')} {mask}, {whole} {zero})")
 
     def _store(self, store: Store) -> None:
         t = self.text
@@ -523,14 +521,14 @@ class _Printer:
                 hint = f"align {align}"
             t.line(f"store {t.type(element)} {value}, ptr {address}, {hint}")
             return
-        kind, pointer, space = "store", "ptr", "p0"
-        if step != 1:
-            kind, pointer, space = "scatter", f"<{t.lanes} x ptr>", f"v{t.lanes}p0"
-            address = self._lane_addresses(address, element, step)
-        name = f"llvm.masked.{kind}.{t.suffix(element)}.{space}"
+        if step == 1 and self.mask is not None:
+            t.masked_store(element, align, value, address, self.mask)
+            return
+        addresses, pointer = self._lane_addresses(address, element, step), f"<{t.lanes} x ptr>"
+        name = f"llvm.masked.scatter.{t.suffix(element)}.v{t.lanes}p0"
         whole, mask = t.type(element), self.mask or t.number(1, "i1")
         t.functions[name] = f"declare void @{name}({whole}, {pointer}, i32 immarg, {t.type('i1')})"
-        t.line(f"call void @{name}({whole} {value}, {pointer} {address}, i32 {align}, {t.type('i1')} {mask})")
+        t.line(f"call void @{name}({whole} {value}, {pointer} {addresses}, i32 {align}, {t.type('i1')} {mask})")
 
     # expressions
 
