@@ -30,8 +30,9 @@ COLUMNS = 512
 """Columns of one outer point of the column form: enough of each row in one piece for the memory to follow."""
 SPLIT = 32768
 """Elements that one outer point reduces before the reduction is cut in two."""
-ROW_BYTES = 1 << 17
-"""Bytes of row buffers that one outer point may have: they live on the stack and should stay in the second cache."""
+ROW_BYTES = 1 << 18
+"""Bytes of row buffers that one outer point may have: they live on the stack and should stay in the second cache,
+beside as much that is read."""
 COSTLY = frozenset(
     {"cos", "div", "erf", "exp", "expm1", "log", "log1p", "philox", "pow", "rsqrt", "sigmoid", "sin", "sqrt", "tanh"}
 )
