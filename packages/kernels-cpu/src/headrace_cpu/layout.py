@@ -13,6 +13,7 @@ from headrace.loops.ir import Region
 from headrace.loops.lowering import lower
 from headrace.loops.verifier import verify_region
 from headrace.plan import Allocation, Line, Step, flat_aliases, plan_memory
+from headrace_cpu.few_rows import FewRows
 from headrace_cpu.pooling import Pooling
 from headrace_cpu.scans import Scan
 from headrace_cpu.scattering import Rows
@@ -52,7 +53,7 @@ class Unit:
     @property
     def is_shared(self) -> bool:
         """True if threads share its work: it is a function of a table of pointers and a part of the work."""
-        return self.region is not None or isinstance(self.call, (Pooling, Rows, Scan))
+        return self.region is not None or isinstance(self.call, (FewRows, Pooling, Rows, Scan))
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ from headrace.plan import (
     work_of,
     workspace_of,
 )
+from headrace_cpu.few_rows import FewRows
 from headrace_cpu.gathering import Gather
 from headrace_cpu.indices import FirstRows, RangeCheck
 from headrace_cpu.layout import Layout
@@ -38,6 +39,7 @@ _CALLS: dict[type, tuple[str, str]] = {
     RangeCheck: ("headrace_cpu.range_check", "indices are looked at before anything changes"),
     Rows: ("headrace_cpu.rows", "threads share the rows of the result"),
     Scan: ("headrace_cpu.scan", "each element follows from the one before"),
+    FewRows: ("headrace_cpu.few_rows", "few rows times a matrix that is read where it lies"),
     Pooling: ("headrace_cpu.pooling", "windows that slide along rows"),
 }
 """For a call that is no library's what it is named, and why."""

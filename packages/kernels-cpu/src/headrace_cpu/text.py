@@ -132,6 +132,18 @@ class Text:
         whole, picked = self.type(element), ", ".join(f"i32 {first + lane}" for lane in range(count))
         return self.put(f"shufflevector {whole} {value}, {whole} poison, <{count} x i32> <{picked}>")
 
+    def halved(self, value: str, element: str, combined: Callable[[str, str], str]) -> str:
+        """The lanes of a value combined by halves to a scalar; then there is one lane."""
+        while self.lanes > 1:
+            lanes, half = self.lanes, self.lanes // 2
+            if half == 1:
+                halves = [self.put(f"extractelement {self.type(element)} {value}, i64 {lane}") for lane in range(lanes)]
+            else:
+                halves = [self.lanes_of(value, element, first, half) for first in (0, half)]
+            self.lanes = half
+            value = combined(*halves)
+        return value
+
     def joined(self, parts: Sequence[str], element: str) -> str:
         """The two halves of a value as one."""
         half, picked = f"<{self.lanes // 2} x {element}>", ", ".join(f"i32 {lane}" for lane in range(self.lanes))
@@ -156,6 +168,21 @@ class Text:
         name = f"llvm.{intrinsic}.{self.suffix(element)}"
         self.functions[name] = f"declare {whole} @{name}({', '.join([whole] * len(values))})"
         return self.put(f"call {whole} @{name}({', '.join(f'{whole} {value}' for value in values)})")
+
+    def masked_load(self, element: str, align: int, place: str, mask: str) -> str:
+        """What lies at a place in the lanes of a mask, 0 in the others, which are not read."""
+        whole, bits = self.type(element), self.type("i1")
+        name = f"llvm.masked.load.{self.suffix(element)}.p0"
+        self.functions[name] = f"declare {whole} @{name}(ptr, i32 immarg, {bits}, {whole})"
+        zero = self.number(0, element)
+        return self.put(f"call {whole} @{name}(ptr {place}, i32 {align}, {bits} {mask}, {whole} {zero})")
+
+    def masked_store(self, element: str, align: int, value: str, place: str, mask: str) -> None:
+        """Write the lanes of a mask."""
+        whole, bits = self.type(element), self.type("i1")
+        name = f"llvm.masked.store.{self.suffix(element)}.p0"
+        self.functions[name] = f"declare void @{name}({whole}, ptr, i32 immarg, {bits})"
+        self.line(f"call void @{name}({whole} {value}, ptr {place}, i32 {align}, {bits} {mask})")
 
     def fma(self, a: str, b: str, c: str, element: str) -> str:
         """a * b + c, rounded once."""
