@@ -117,9 +117,7 @@ class _Writer:
     def write(self) -> None:
         t = self.t
         t.lines.append("define internal void @SYMBOL(ptr noalias %args, i64 %begin, i64 %end) {")
-        for number in range(len(self.pooling.dtypes)):
-            place = t.put(f"getelementptr ptr, ptr %args, i64 {number}")
-            self.pointers.append(t.put(f"load ptr, ptr {place}"))
+        self.pointers = [t.argument(number) for number in range(len(self.pooling.dtypes))]
         t.count_up("%begin", "%end", 1, self._image if self.pooling.kind.endswith("Grad") else self._row)
         t.lines += ["  ret void", "}"]
 

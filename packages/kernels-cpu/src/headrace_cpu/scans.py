@@ -77,8 +77,7 @@ class _Writer:
 
     def write(self) -> None:
         t = self.t
-        self.source = t.put("load ptr, ptr %args")
-        self.target = t.put(f"load ptr, ptr {t.put('getelementptr ptr, ptr %args, i64 2')}")
+        self.source, self.target = t.argument(0), t.argument(2)
         t.count_up("%begin", "%end", 1, self._line)
 
     def _line(self, outer: str) -> None:

@@ -95,9 +95,9 @@ class _RowsWriter:
 
     def __init__(self, rows: Rows, lanes: int) -> None:
         self.rows, self.lanes, self.t = rows, lanes, Text()
-        self.source, self.indices, self.target = (self._pointer(place) for place in rows.pointers)
+        self.source, self.indices, self.target = map(self.t.argument, rows.pointers)
         self.first, self.end = (self._edge(edge) for edge in ("%begin", "%end"))
-        self.begun = self._pointer(max(rows.pointers) + 1) if rows.scratch else ""
+        self.begun = self.t.argument(max(rows.pointers) + 1) if rows.scratch else ""
 
     def write(self) -> None:
         """Write it all."""
@@ -108,9 +108,6 @@ class _RowsWriter:
         t.count_up("0", str(self.rows.count), 1, self._take)
         if self.begun:
             t.count_up(self.first, self.end, 1, self._clear_unless_begun)
-
-    def _pointer(self, place: int) -> str:
-        return self.t.put(f"load ptr, ptr {self.t.put(f'getelementptr ptr, ptr %args, i64 {place}')}")
 
     def _edge(self, point: str) -> str:
         """The row of the result with which a piece of work begins."""

@@ -195,6 +195,10 @@ class Text:
             result = self.fma(result, x, self.number(coefficient, element), element)
         return result
 
+    def argument(self, number: int) -> str:
+        """One of the pointers in the table `%args` that a function of shared work is given."""
+        return self.put(f"load ptr, ptr {self.put(f'getelementptr ptr, ptr %args, i64 {number}')}")
+
     def copy_bytes(self, target: str, source: str, size: str | int) -> None:
         """Copy between memories that do not overlap."""
         self.functions["llvm.memcpy.p0.p0.i64"] = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
