@@ -43,3 +43,19 @@ def test_a_row_may_be_combined_with_itself(dtype: DType, instruction: str) -> No
     loads = [line.split()[0] for line in t.lines if " load " in line]
     assert result.endswith(f"{instruction} {loads[0]}, {loads[1]}")
     assert sum("ptr %a, i64" in line for line in t.lines) == 1
+
+
+def test_what_depends_on_a_condition_is_jumped_over() -> None:
+    t = Text()
+    t.when("%wrong", lambda: t.line("inner"))
+    branch, inside, inner, back, after = t.lines
+    assert re.fullmatch(r"  br i1 %wrong, label %(\w+), label %(\w+)", branch)
+    assert branch == f"  br i1 %wrong, label %{inside[:-1]}, label %{after[:-1]}"
+    assert (inner, back) == ("  inner", f"  br label %{after[:-1]}")
+
+
+def test_an_argument_is_loaded_from_the_table() -> None:
+    t = Text()
+    register = t.argument(3)
+    assert t.lines[0].endswith("getelementptr ptr, ptr %args, i64 3")
+    assert t.lines[1].startswith(f"  {register} = load ptr, ptr ")

@@ -196,12 +196,7 @@ def _loop(module: Module, loop: NativeLoop) -> str:
 
 
 def _copy_if_wanted(t: Text, target: str, source: str, size: int) -> None:
-    wanted, done = t.label("wanted"), t.label("done")
-    t.line(f"br i1 {t.put(f'icmp ne ptr {target}, null')}, label %{wanted}, label %{done}")
-    t.start(wanted)
-    t.copy_bytes(target, source, size)
-    t.line(f"br label %{done}")
-    t.start(done)
+    t.when(t.put(f"icmp ne ptr {target}, null"), lambda: t.copy_bytes(target, source, size))
 
 
 def _cost(layout: Layout) -> int:

@@ -95,15 +95,13 @@ class OuterProducts:
         rest = self.columns % self.lanes
         if not rest:
             return
-        some, done = t.label("some"), t.label("done")
-        is_last = t.put(f"icmp slt i64 {self.whole}, {self.width}")
-        t.line(f"br i1 {is_last}, label %{some}, label %{done}")
-        t.start(some)
-        self.mask = "<" + ", ".join(f"i1 {'true' if lane < rest else 'false'}" for lane in range(self.lanes)) + ">"
-        vector(self.whole)
-        self.mask = None
-        t.line(f"br label %{done}")
-        t.start(done)
+
+        def masked() -> None:
+            self.mask = "<" + ", ".join(f"i1 {'true' if lane < rest else 'false'}" for lane in range(self.lanes)) + ">"
+            vector(self.whole)
+            self.mask = None
+
+        t.when(t.put(f"icmp slt i64 {self.whole}, {self.width}"), masked)
 
     def _add(self, start: str, count: int) -> None:
         """Add some rows of the matrix, times numbers of each row of the first factor, to the results."""

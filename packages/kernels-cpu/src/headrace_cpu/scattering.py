@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace import Operation
@@ -120,7 +120,7 @@ class _RowsWriter:
         _, index = read_index(t, rows.index, self.indices, number, str(rows.rows), wraps=wraps)
         above = t.put(f"icmp sge i64 {index}, {self.first}")
         is_own = t.put(f"and i1 {above}, {t.put(f'icmp slt i64 {index}, {self.end}')}")
-        self._if(is_own, lambda: self._change(self._row(self.source, number), self._row(self.target, index), index))
+        t.when(is_own, lambda: self._change(self._row(self.source, number), self._row(self.target, index), index))
 
     def _change(self, given: str, kept: str, index: str) -> None:
         if self.rows.change == "copy":
@@ -152,16 +152,7 @@ class _RowsWriter:
     def _clear_unless_begun(self, row: str) -> None:
         t = self.t
         flag = t.put(f"load i8, ptr {t.put(f'getelementptr i8, ptr {self.begun}, i64 {row}')}")
-        self._if(t.put(f"icmp eq i8 {flag}, 0"), lambda: t.clear_bytes(self._row(self.target, row), self._row_bytes))
-
-    def _if(self, condition: str, body: Callable[[], None]) -> None:
-        t = self.t
-        inside, after = t.label("inside"), t.label("after")
-        t.line(f"br i1 {condition}, label %{inside}, label %{after}")
-        t.start(inside)
-        body()
-        t.line(f"br label %{after}")
-        t.start(after)
+        t.when(t.put(f"icmp eq i8 {flag}, 0"), lambda: t.clear_bytes(self._row(self.target, row), self._row_bytes))
 
     def _row(self, base: str, number: str) -> str:
         t = self.t

@@ -209,6 +209,15 @@ class Text:
         self.functions["llvm.memset.p0.i64"] = "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)"
         self.line(f"call void @llvm.memset.p0.i64(ptr {target}, i8 0, i64 {size}, i1 false)")
 
+    def when(self, condition: str, body: Callable[[], None]) -> None:
+        """Do something only where a condition holds."""
+        inside, after = self.label("inside"), self.label("after")
+        self.line(f"br i1 {condition}, label %{inside}, label %{after}")
+        self.start(inside)
+        body()
+        self.line(f"br label %{after}")
+        self.start(after)
+
     def count_up(self, first: str, end: str, step: int, body: Callable[[str], None]) -> None:
         """A loop: `body` is given the register of its number."""
         before, head, inside, latch, after = (self.label(hint) for hint in ("before", "loop", "body", "next", "done"))
