@@ -47,10 +47,7 @@ class InnerProducts:
         """Write `SYMBOL(args, begin, end)` of tiles of columns."""
         t = self.t
         t.lines.append("define internal void @SYMBOL(ptr noalias %args, i64 %begin, i64 %end) {")
-        self.pointers = [
-            t.put(f"load ptr, ptr {t.put(f'getelementptr ptr, ptr %args, i64 {number}')}")
-            for number in range(3 + len(self.added))
-        ]
+        self.pointers = [t.argument(number) for number in range(3 + len(self.added))]
         self.sums = [t.put(f"alloca <{self.lanes} x float>, align 64") for _ in range(TOGETHER * TOGETHER)]
         t.count_up("%begin", "%end", 1, self._tile)
         t.line("ret void")

@@ -19,13 +19,14 @@ from headrace.plan import (
 )
 from headrace_cpu.few_rows import FewRows
 from headrace_cpu.gathering import Gather
+from headrace_cpu.indices import FirstRows, RangeCheck
 from headrace_cpu.layout import Layout
 from headrace_cpu.lists import ListOp
 from headrace_cpu.nesting import NativeBranch, NativeLoop
 from headrace_cpu.pooling import Pooling
 from headrace_cpu.scans import Scan
-from headrace_cpu.scattering import FirstRows, RangeCheck, Rows
-from headrace_cpu.schedule import Key, Schedule
+from headrace_cpu.scattering import Rows
+from headrace_cpu.schedule import Schedule
 
 __all__ = ["kernels_of", "memory_of", "work_in"]
 
@@ -78,11 +79,8 @@ def memory_of(layout: Layout) -> PlannedMemory:
 
 def work_in(schedule: Schedule) -> tuple[Work, ...]:
     """What a schedule runs, group by group, in order."""
-    wanted = {schedule.roots.get(number, number) for number in schedule.program.results}
-    readers: dict[Key, set[int]] = {}
-    for number, group in enumerate(schedule.groups):
-        for key in group.reads:
-            readers.setdefault(key, set()).add(number)
+    wanted = {schedule.root(number) for number in schedule.program.results}
+    readers = schedule.readers()
     found = []
     for kind, numbers in schedule.order:
         for number in numbers:

@@ -55,10 +55,7 @@ class OuterProducts:
         """Write `SYMBOL(args, begin, end)` of tiles of columns."""
         t = self.t
         t.lines.append("define internal void @SYMBOL(ptr noalias %args, i64 %begin, i64 %end) {")
-        self.pointers = [
-            t.put(f"load ptr, ptr {t.put(f'getelementptr ptr, ptr %args, i64 {number}')}")
-            for number in range(3 + len(self.added))
-        ]
+        self.pointers = [t.argument(number) for number in range(3 + len(self.added))]
         self.results = t.put(f"alloca [{self.rows * TILE} x float], align 64")
         t.count_up("%begin", "%end", 1, self._tile)
         t.line("ret void")
@@ -98,15 +95,13 @@ class OuterProducts:
         rest = self.columns % self.lanes
         if not rest:
             return
-        some, done = t.label("some"), t.label("done")
-        is_last = t.put(f"icmp slt i64 {self.whole}, {self.width}")
-        t.line(f"br i1 {is_last}, label %{some}, label %{done}")
-        t.start(some)
-        self.mask = "<" + ", ".join(f"i1 {'true' if lane < rest else 'false'}" for lane in range(self.lanes)) + ">"
-        vector(self.whole)
-        self.mask = None
-        t.line(f"br label %{done}")
-        t.start(done)
+
+        def masked() -> None:
+            self.mask = "<" + ", ".join(f"i1 {'true' if lane < rest else 'false'}" for lane in range(self.lanes)) + ">"
+            vector(self.whole)
+            self.mask = None
+
+        t.when(t.put(f"icmp slt i64 {self.whole}, {self.width}"), masked)
 
     def _add(self, start: str, count: int) -> None:
         """Add some rows of the matrix, times numbers of each row of the first factor, to the results."""

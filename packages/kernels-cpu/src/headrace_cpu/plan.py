@@ -23,7 +23,7 @@ from headrace_cpu.layout import Layout
 from headrace_cpu.needs import kernels_of, memory_of, work_in
 from headrace_cpu.onednn import onednn
 from headrace_cpu.source import StepSource
-from headrace_cpu.units import ARRAY_TYPE, FIRST_HANDLE, LIBRARY_THREADS, STORES, THREADS
+from headrace_cpu.table import ARRAY_TYPE, FIRST_HANDLE, LIBRARY_THREADS, STORES, THREADS
 
 __all__ = ["CpuPlan"]
 

@@ -18,7 +18,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headrace.loops.lowering import Output, Trial
-from headrace.loops.value import Value
+from headrace.loops.value import Value, reached
 
 __all__ = ["Group", "Item", "fits_alone", "fuse", "produced_by"]
 
@@ -363,7 +363,7 @@ class _Form:
         """The form of an item with loops."""
         if not item.outputs:
             return cls()
-        values = [value for output in item.outputs for value in _values(output.value)]
+        values = [value for output in item.outputs for value in reached(output.value)]
         is_map = len({output.value.shape for output in item.outputs}) == 1 and all(
             value.op not in ("reduce", "view") or not _varies(value) for value in values
         )
@@ -403,17 +403,6 @@ def _in_one_shape(group: Group, item: Item) -> bool:
     return all(
         value.shape == group.space
         for output in item.outputs
-        for value in _values(output.value)
+        for value in reached(output.value)
         if value.op == "input" and value.payload in made
     )
-
-
-def _values(root: Value) -> list[Value]:
-    found: dict[int, Value] = {}
-    stack = [root]
-    while stack:
-        value = stack.pop()
-        if id(value) not in found:
-            found[id(value)] = value
-            stack.extend(value.args)
-    return list(found.values())
