@@ -4,8 +4,8 @@
 pointers, one for each buffer that is no row buffer. A vector has as many lanes as the host's registers hold float32;
 wider elements take several registers. The last, shorter piece of a loop is the same code under a mask, so that its
 elements have the same bits. Sums of floats are carried in float64. The order of a reduction depends on the region only.
-What is decided about a region stands in `chains`, what is written for an operator in `scalars`; the rest is one class,
-since each statement needs the registers of those around it.
+What is decided about a region stands in `chains`, what is written for one vector of points in `point`; here are the
+loops around that.
 """
 
 from __future__ import annotations
@@ -15,16 +15,14 @@ import itertools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from headrace.loops.ir import Access, Accumulate, Axis, Expr, Loop, Region, Store, form_of, in_order
-from headrace.types import bool as boolean
+from headrace.loops.ir import Accumulate, Axis, Expr, Loop, Region, Store, form_of, in_order
 from headrace.types import float64
 from headrace_cpu.chains import cut_functions, points_together, stored_sums
 from headrace_cpu.exponentials import HALVES
-from headrace_cpu.philox import write_blocks, write_words
+from headrace_cpu.point import Point
 from headrace_cpu.reductions import Accumulator, start_accumulator
-from headrace_cpu.scalars import cast, computed, constant
 from headrace_cpu.streaming import LINE, streamed_buffers, write_fence
-from headrace_cpu.text import Text, as_float, compute_type, from_float, storage_type
+from headrace_cpu.text import Text, as_float
 
 __all__ = ["PrintedRegion", "print_region"]
 
@@ -67,9 +65,9 @@ def print_region(region: Region, lanes: int) -> PrintedRegion:
 
 @functools.lru_cache(KEPT_FORMS)
 def _printed(item: _Form, lanes: int, streamed: frozenset[int]) -> PrintedRegion:
-    printer = _Printer(item.region, lanes, streamed)
-    printer.write()
-    return PrintedRegion("\n".join(printer.text.lines) + "\n", printer.text.functions)
+    text = Text()
+    _Printer(item.region, lanes, streamed, text, Point(text, item.region.buffers)).write()
+    return PrintedRegion("\n".join(text.lines) + "\n", text.functions)
 
 
 @dataclass(slots=True)
@@ -77,18 +75,9 @@ class _Printer:
     region: Region
     lanes: int
     streamed: frozenset[int]  # buffers to write past the caches
-    text: Text = field(default_factory=Text)
-    pointers: list[str] = field(default_factory=list)
-    index: dict[int, str] = field(default_factory=dict)  # axis -> register of its index
-    locals: dict[int, str] = field(default_factory=dict)  # local -> scalar register
-    columns: dict[int, str] = field(default_factory=dict)  # local of the columns at hand -> vector register
+    text: Text
+    at: Point
     allocas: list[str] = field(default_factory=list)
-    halves: dict[int, str] = field(default_factory=dict)  # function cut in two -> where the first half of a block is
-    first: str = "0"  # index of the first element of that block
-    vector_axis: int | None = None
-    mask: str | None = None
-    past: frozenset[int] = frozenset()  # of these, where a copy of the code does so
-    done: dict[int, str] = field(default_factory=dict)
 
     def write(self) -> None:
         t = self.text
@@ -97,10 +86,10 @@ class _Printer:
         given = 0
         for number, buffer in enumerate(self.region.buffers):
             if buffer.role == "row":
-                self.pointers.append(f"%row{number}")
+                self.at.pointers.append(f"%row{number}")
                 continue
             place = t.put(f"getelementptr ptr, ptr %args, i64 {given}")
-            self.pointers.append(t.put(f"load ptr, ptr {place}"))
+            self.at.pointers.append(t.put(f"load ptr, ptr {place}"))
             given += 1
         rows = [self._pointers_of_row(number) for number in range(together)]
         if self.streamed:
@@ -127,25 +116,25 @@ class _Printer:
         """All of it for buffers that begin with a line of the cache and are not read; what follows is for others."""
         t = self.text
         stream, store = t.label("stream"), t.label("store")
-        begins = [t.put(f"ptrtoint ptr {self.pointers[number]} to i64") for number in sorted(self.streamed)]
+        begins = [t.put(f"ptrtoint ptr {self.at.pointers[number]} to i64") for number in sorted(self.streamed)]
         joined = functools.reduce(lambda a, b: t.two("or", a, b, "i64"), begins)
         fits = t.put(f"icmp eq i64 {t.two('and', joined, str(LINE - 1), 'i64')}, 0")
-        for number, buffer in itertools.product(sorted(self.streamed), range(len(self.pointers))):
+        for number, buffer in itertools.product(sorted(self.streamed), range(len(self.at.pointers))):
             if self.region.buffers[buffer].role != "row" and buffer != number:
-                apart = t.put(f"icmp ne ptr {self.pointers[number]}, {self.pointers[buffer]}")
+                apart = t.put(f"icmp ne ptr {self.at.pointers[number]}, {self.at.pointers[buffer]}")
                 fits = t.two("and", fits, apart, "i1")
         t.line(f"br i1 {fits}, label %{stream}, label %{store}")
         t.start(stream)
-        self.past = self.streamed
+        self.at.past = self.streamed
         self._every_point(rows)
-        self.past = frozenset()
+        self.at.past = frozenset()
         write_fence(t)
         t.line("ret void")
         t.start(store)
 
     def _pointers_of_row(self, row: int) -> list[str]:
         """Where the buffers are for one of the points that are computed together."""
-        pointers = list(self.pointers)
+        pointers = list(self.at.pointers)
         for number, buffer in enumerate(self.region.buffers):
             if buffer.role == "row":
                 size = max(buffer.size, 1) * max(buffer.dtype.size, 1) + 64
@@ -161,31 +150,31 @@ class _Printer:
         indices: list[dict[int, str]] = []
         locals_: list[dict[int, str]] = [{} for _ in points]
         for point in points:
-            self.index = {}
+            self.at.index = {}
             self._outer_index(point)
-            indices.append(self.index)
+            indices.append(self.at.index)
         for loop in self.region.loops:
             for index, pointers, known in zip(indices, rows, locals_, strict=False):
-                self.index, self.pointers, self.locals = index, pointers, known
+                self.at.index, self.at.pointers, self.at.locals = index, pointers, known
                 self._loop(loop)
 
     def _outer_index(self, point: str) -> None:
         t, rest = self.text, point
         for axis in reversed(range(len(self.region.outer))):
             if axis == 0:
-                self.index[axis] = rest
+                self.at.index[axis] = rest
                 continue
             size = self.region.outer[axis]
-            self.index[axis] = t.put(f"urem i64 {rest}, {size}")
+            self.at.index[axis] = t.put(f"urem i64 {rest}, {size}")
             rest = t.put(f"udiv i64 {rest}, {size}")
 
     # loops
 
     def _loop(self, loop: Loop) -> None:
         if not loop.axes:
-            self.vector_axis, self.mask, self.done = None, None, {}
+            self.at.vector_axis, self.at.mask, self.at.done = None, None, {}
             self.text.lanes = 1
-            self.locals |= {item.local: self._value(item.value) for item in loop.accumulates}
+            self.at.locals |= {item.local: self.at.value(item.value) for item in loop.accumulates}
             self._store_all(loop.stores)
             return
         if any(item.keep_last for item in loop.accumulates):
@@ -203,7 +192,7 @@ class _Printer:
         rest = functools.partial(self._point, loop, accumulators)
         self._sequence(loop.axes[:-1], lambda: self._vectors(loop.axes[-1], rest, *parts))
         for accumulator in accumulators:
-            self.locals[accumulator.item.local] = accumulator.total(self.text, self.lanes)
+            self.at.locals[accumulator.item.local] = accumulator.total(self.text, self.lanes)
 
     def _columns(self, loop: Loop) -> None:
         """Row after row into accumulators for all columns, as memory has them, then what is stored for each column."""
@@ -214,9 +203,9 @@ class _Printer:
         ]
 
         def for_each(body: Callable[[Accumulator], None]) -> None:
-            self.done = {}
+            self.at.done = {}
             for whole in accumulators:
-                start = f"getelementptr {whole.element}, ptr {whole.slot}, i64 {self.index[last.number]}"
+                start = f"getelementptr {whole.element}, ptr {whole.slot}, i64 {self.at.index[last.number]}"
                 body(replace(whole, slot=self.text.put(start)))
 
         def point() -> None:
@@ -225,12 +214,12 @@ class _Printer:
 
         def sum_up(accumulator: Accumulator) -> None:
             value = self.text.put(f"load {self.text.type(accumulator.element)}, ptr {accumulator.slot}")
-            self.columns[accumulator.item.local] = accumulator.narrowed(self.text, value)
+            self.at.columns[accumulator.item.local] = accumulator.narrowed(self.text, value)
 
         def finish() -> None:
             for_each(sum_up)
             self._store_all(loop.after)
-            self.columns = {}
+            self.at.columns = {}
 
         self._vectors(last, lambda: for_each(self._reset))
         self._several(loop, rows, last, point)
@@ -252,13 +241,13 @@ class _Printer:
 
             def points() -> None:
                 for place in places:
-                    self.index[number] = place
+                    self.at.index[number] = place
                     point()
 
             self._vectors(last, points)
 
         def alone(place: str) -> None:
-            self.index[number] = place
+            self.at.index[number] = place
             self._vectors(last, point)
 
         def every() -> None:
@@ -270,7 +259,7 @@ class _Printer:
         self._sequence(rows[:-1], every)
 
     def _point(self, loop: Loop, accumulators: list[Accumulator]) -> None:
-        self.done = {}
+        self.at.done = {}
         for accumulator in accumulators:
             self._accumulate(accumulator)
         self._store_all(loop.stores)
@@ -280,14 +269,14 @@ class _Printer:
         for accumulator in accumulators:
             store = stores.get(accumulator.item.local)
             if store is not None:
-                accumulator.add(self.text, accumulator.widened(self.text, self._load(store.buffer, store.access)))
+                accumulator.add(self.text, accumulator.widened(self.text, self.at.load(store.buffer, store.access)))
 
     def _store_all(self, stores: Sequence[Store]) -> None:
         """Everything is computed before anything is written: an output may lie where an input does."""
         for store in stores:
-            self._value(store.value)
+            self.at.value(store.value)
         for store in stores:
-            self._store(store)
+            self.at.store(store)
 
     def _sequence(self, axes: Sequence[Axis], body: Callable[[], None]) -> None:
         if not axes:
@@ -296,7 +285,7 @@ class _Printer:
         axis = axes[0]
 
         def inside(place: str) -> None:
-            self.index[axis.number] = place
+            self.at.index[axis.number] = place
             self._sequence(axes[1:], body)
 
         self.text.count_up("0", self._extent(axis), 1, inside)
@@ -306,7 +295,7 @@ class _Printer:
         if axis.outer is None:
             return str(axis.extent)
         t = self.text
-        start = t.put(f"mul i64 {self.index[axis.outer]}, {axis.extent}")
+        start = t.put(f"mul i64 {self.at.index[axis.outer]}, {axis.extent}")
         left = t.put(f"sub i64 {axis.total}, {start}")
         shorter = t.put(f"icmp slt i64 {left}, {axis.extent}")
         return t.put(f"select i1 {shorter}, i64 {left}, i64 {axis.extent}")
@@ -320,7 +309,7 @@ class _Printer:
           parts: write that in parts for whole vectors, one after the other for a block of these.
         """
         t, lanes = self.text, self.lanes
-        self.vector_axis = axis.number
+        self.at.vector_axis = axis.number
         count = self._extent(axis)
         static = axis.outer is None
         t.lanes = lanes
@@ -338,30 +327,30 @@ class _Printer:
         some = t.put(f"icmp slt i64 {whole}, {count}")
         t.line(f"br i1 {some}, label %{rest}, label %{done}")
         t.start(rest)
-        self.index[axis.number] = whole
+        self.at.index[axis.number] = whole
         left = t.put(f"sub i64 {count}, {whole}")
         if not static or axis.extent % lanes == 1:
             left = self._hidden(left)
-        self.mask = t.two("icmp ult", self._lane_numbers(), t.splat(left, "i64"), "i64")
+        self.at.mask = t.two("icmp ult", self.at.lane_numbers(), t.splat(left, "i64"), "i64")
         body()
-        self.mask = None
+        self.at.mask = None
         t.line(f"br label %{done}")
         t.start(done)
         t.lanes = 1
 
     def _whole_vectors(self, axis: Axis, whole: str, parts: Sequence[Callable[[], None]]) -> None:
         t, lanes = self.text, self.lanes
-        self.mask = None
+        self.at.mask = None
 
         def along(first: str, end: str, body: Callable[[], None]) -> None:
             def vector(number: str) -> None:
-                self.index[axis.number] = number
+                self.at.index[axis.number] = number
                 body()
 
             t.count_up(first, end, lanes, vector)
 
         def block(first: str) -> None:
-            self.first = first
+            self.at.first = first
             end = t.put(f"add i64 {first}, {BLOCK * lanes}")
             shorter = t.put(f"icmp slt i64 {whole}, {end}")
             end = t.put(f"select i1 {shorter}, i64 {whole}, i64 {end}")
@@ -372,7 +361,7 @@ class _Printer:
             along("0", whole, parts[0])
         else:
             t.count_up("0", whole, BLOCK * lanes, block)
-            self.halves = {}
+            self.at.halves = {}
 
     def _loops_before(self, cut: Sequence[Expr]) -> list[Callable[[], None]]:
         """What is done for a block first: operands of functions that are cut, if not just read, and first halves."""
@@ -382,37 +371,24 @@ class _Printer:
         apart = {id(expr): expr for expr in cut if expr.args[0].op != "load"}
 
         def put(expr: Expr, value: str) -> None:
-            t.line(f"store {t.type('float')} {value}, ptr {self._place(slots[id(expr)])}")
+            t.line(f"store {t.type('float')} {value}, ptr {self.at.place_in_block(slots[id(expr)])}")
 
         def operand(expr: Expr) -> str:
-            return as_float(t, self._value(expr.args[0]), expr.args[0].dtype)[0]
+            return as_float(t, self.at.value(expr.args[0]), expr.args[0].dtype)[0]
 
         def operands() -> None:
-            self.done = {}
+            self.at.done = {}
             for expr in apart.values():
                 put(expr, operand(expr))
 
         def halves() -> None:
-            self.done = {}
+            self.at.done = {}
             for expr in cut:
                 first, _ = HALVES[expr.op]
-                put(expr, first(t, self._kept(slots[id(expr)]) if id(expr) in apart else operand(expr), "float"))
-            self.halves = slots
+                put(expr, first(t, self.at.kept(slots[id(expr)]) if id(expr) in apart else operand(expr), "float"))
+            self.at.halves = slots
 
         return ([operands] if apart else []) + ([halves] if cut else [])
-
-    def _kept(self, slot: str) -> str:
-        """The vector at hand of a buffer of a block."""
-        return self.text.put(f"load {self.text.type('float')}, ptr {self._place(slot)}")
-
-    def _second_half(self, expr: Expr) -> str:
-        _, second = HALVES[expr.op]
-        return from_float(self.text, second(self.text, self._kept(self.halves[id(expr)]), "float"), expr.dtype)
-
-    def _place(self, slot: str) -> str:
-        t = self.text
-        moved = t.put(f"sub i64 {self.index[self.vector_axis or 0]}, {self.first}")
-        return t.put(f"getelementptr inbounds float, ptr {slot}, i64 {moved}")
 
     def _hidden(self, number: str) -> str:
         """The same number where LLVM cannot foresee it.
@@ -425,11 +401,6 @@ class _Printer:
         self.allocas.append(f"  {slot} = alloca i64, align 8")
         t.line(f"store volatile i64 {number}, ptr {slot}")
         return t.put(f"load volatile i64, ptr {slot}")
-
-    def _lane_numbers(self) -> str:
-        if self.text.lanes == 1:
-            return "0"
-        return "<" + ", ".join(f"i64 {lane}" for lane in range(self.text.lanes)) + ">"
 
     # reductions
 
@@ -445,175 +416,10 @@ class _Printer:
 
     def _accumulate(self, accumulator: Accumulator) -> None:
         t, item = self.text, accumulator.item
-        if self.mask is None and item.op == "sum" and item.value.op == "mul" and item.value.dtype is float64:
-            accumulator.add_product(t, *map(self._value, item.value.args))
+        if self.at.mask is None and item.op == "sum" and item.value.op == "mul" and item.value.dtype is float64:
+            accumulator.add_product(t, *map(self.at.value, item.value.args))
             return
-        value = accumulator.widened(t, self._value(item.value))
-        if self.mask is not None:
-            value = t.select(self.mask, value, accumulator.neutral(t), accumulator.element)
+        value = accumulator.widened(t, self.at.value(item.value))
+        if self.at.mask is not None:
+            value = t.select(self.at.mask, value, accumulator.neutral(t), accumulator.element)
         accumulator.add(t, value)
-
-    # memory
-
-    def _address(self, buffer: int, access: Access) -> str:
-        """The place of lane 0."""
-        element = storage_type(self.region.buffers[buffer].dtype)
-        return self.text.put(
-            f"getelementptr inbounds {element}, ptr {self.pointers[buffer]}, i64 {self._offset(access)}"
-        )
-
-    def _offset(self, access: Access) -> str:
-        """How many elements lane 0 is from the start."""
-        t = self.text
-        offset = str(access.constant)
-        for axis, factor in access.terms:
-            moved = self.index[axis] if factor == 1 else t.put(f"mul i64 {self.index[axis]}, {factor}")
-            offset = moved if offset == "0" else t.put(f"add i64 {offset}, {moved}")
-        return offset
-
-    def _lane_addresses(self, address: str, element: str, step: int) -> str:
-        t = self.text
-        moves = "<" + ", ".join(f"i64 {lane * step}" for lane in range(t.lanes)) + ">"
-        return t.put(f"getelementptr {element}, ptr {address}, <{t.lanes} x i64> {moves}")
-
-    def _load(self, buffer: int, access: Access) -> str:
-        t = self.text
-        dtype = self.region.buffers[buffer].dtype
-        element, align = storage_type(dtype), max(dtype.size, 1)
-        address = self._address(buffer, access)
-        step = self._step(access)
-        if t.lanes == 1 or step == 0:
-            lanes, t.lanes = t.lanes, 1
-            scalar = t.put(f"load {element}, ptr {address}, align {align}")
-            t.lanes = lanes
-            value = t.splat(scalar, element)
-        elif step != 1:
-            value = self._gathered(element, align, self._lane_addresses(address, element, step))
-        elif self.mask is None:
-            value = t.put(f"load {t.type(element)}, ptr {address}, align {align}")
-        else:
-            value = t.masked_load(element, align, address, self.mask)
-        if dtype is boolean:
-            value = t.put(f"icmp ne {t.type('i8')} {value}, {t.number(0, 'i8')}")
-        return value
-
-    def _gathered(self, element: str, align: int, addresses: str) -> str:
-        t, whole = self.text, self.text.type(element)
-        pointer, mask = f"<{t.lanes} x ptr>", self.mask or t.number(1, "i1")
-        name = f"llvm.masked.gather.{t.suffix(element)}.v{t.lanes}p0"
-        t.functions[name] = f"declare {whole} @{name}({pointer}, i32 immarg, {t.type('i1')}, {whole})"
-        zero = t.number(0, element)
-        return t.put(f"call {whole} @{name}({pointer} {addresses}, i32 {align}, {t.type('i1')} {mask}, {whole} {zero})")
-
-    def _store(self, store: Store) -> None:
-        t = self.text
-        dtype = self.region.buffers[store.buffer].dtype
-        value = self._value(store.value)
-        element, align = storage_type(dtype), max(dtype.size, 1)
-        if dtype is boolean:
-            value = t.put(f"zext {t.type('i1')} {value} to {t.type('i8')}")
-        address = self._address(store.buffer, store.access)
-        step = self._step(store.access)
-        if t.lanes == 1 or (step == 1 and self.mask is None):
-            if store.buffer in self.past and t.lanes > 1:
-                hint = f"align {t.lanes * align}, !nontemporal !{{i32 1}}"
-            else:
-                hint = f"align {align}"
-            t.line(f"store {t.type(element)} {value}, ptr {address}, {hint}")
-            return
-        if step == 1 and self.mask is not None:
-            t.masked_store(element, align, value, address, self.mask)
-            return
-        addresses, pointer = self._lane_addresses(address, element, step), f"<{t.lanes} x ptr>"
-        name = f"llvm.masked.scatter.{t.suffix(element)}.v{t.lanes}p0"
-        whole, mask = t.type(element), self.mask or t.number(1, "i1")
-        t.functions[name] = f"declare void @{name}({whole}, {pointer}, i32 immarg, {t.type('i1')})"
-        t.line(f"call void @{name}({whole} {value}, {pointer} {addresses}, i32 {align}, {t.type('i1')} {mask})")
-
-    # expressions
-
-    def _value(self, root: Expr) -> str:
-        """The register of an expression, after instructions that compute what it needs."""
-        stack = [root]
-        while stack:
-            expr = stack[-1]
-            if id(expr) in self.done:
-                stack.pop()
-                continue
-            if id(expr) in self.halves:
-                self.done[id(expr)] = self._second_half(expr)
-                continue
-            missing = [arg for arg in expr.args if id(arg) not in self.done]
-            if missing:
-                stack.extend(reversed(missing))
-                continue
-            stack.pop()
-            self.done[id(expr)] = self._computed(expr, [self.done[id(arg)] for arg in expr.args])
-        return self.done[id(root)]
-
-    def _computed(self, expr: Expr, args: list[str]) -> str:
-        t, op, dtype = self.text, expr.op, expr.dtype
-        if op == "const":
-            return constant(t, expr.payload, dtype)
-        if op == "index":
-            number: int = expr.payload
-            value = t.splat(self.index[number], "i64")
-            return t.two("add", value, self._lane_numbers(), "i64") if number == self.vector_axis else value
-        if op == "position":
-            return self._position(expr.payload)
-        if op == "philox":
-            return self._random_words(expr, args)
-        if op == "local":
-            local: int = expr.payload
-            return self.columns[local] if local in self.columns else t.splat(self.locals[local], compute_type(dtype))
-        if op == "load":
-            return self._load(*expr.payload)
-        if op == "select":
-            return t.select(args[0], args[1], args[2], compute_type(dtype))
-        if op == "cast":
-            return cast(t, args[0], expr.args[0].dtype, dtype)
-        return computed(t, op, args, expr.args[0].dtype, dtype)
-
-    def _step(self, access: Access) -> int:
-        """How many elements it is from lane to lane."""
-        return 0 if self.vector_axis is None else access.coefficient(self.vector_axis)
-
-    def _position(self, access: Access) -> str:
-        t, step = self.text, self._step(access)
-        first = t.splat(self._offset(access), "i64")
-        if t.lanes == 1 or not step:
-            return first
-        return t.two("add", first, "<" + ", ".join(f"i64 {lane * step}" for lane in range(t.lanes)) + ">", "i64")
-
-    def _random_words(self, expr: Expr, args: list[str]) -> str:
-        """Whole blocks where the numbers of a vector begin with a block, and the same stream is for all of them."""
-        t = self.text
-        number = expr.args[3]
-        if t.lanes % 4 == 0 and number.op == "position" and all(map(self._is_even, expr.args[:3])):
-            access: Access = number.payload
-            others = [factor for axis, factor in access.terms if axis != self.vector_axis]
-            if self._step(access) == 1 and not any(part % 4 for part in (access.constant, *others)):
-                symbol, body = write_blocks(t.lanes)
-                state = [t.put(f"extractelement {t.type('i64')} {arg}, i64 0") for arg in args[:3]]
-                block = t.put(f"lshr i64 {self._offset(access)}, 2")
-                t.functions[symbol] = body
-                given = ", ".join(f"i64 {item}" for item in (*state, block))
-                return t.put(f"call {t.type('i32')} @{symbol}({given})")
-        symbol, body = write_words(t.lanes)
-        t.functions[symbol] = body
-        given = ", ".join(f"{t.type('i64')} {arg}" for arg in args)
-        return t.put(f"call {t.type('i32')} @{symbol}({given})")
-
-    def _is_even(self, root: Expr) -> bool:
-        """True if an expression has the same value in every lane."""
-        return not any(map(self._differs, in_order([root])))
-
-    def _differs(self, expr: Expr) -> bool:
-        """True if what it takes from outside of the expression differs from lane to lane."""
-        if expr.op == "load":
-            return self._step(expr.payload[1]) != 0
-        if expr.op == "position":
-            return self._step(expr.payload) != 0
-        if expr.op == "index":
-            return bool(expr.payload == self.vector_axis)
-        return expr.op == "local" and expr.payload in self.columns
