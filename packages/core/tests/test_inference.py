@@ -13,6 +13,7 @@ from headrace.passes.cost import arithmetic
 
 Array = Any
 RNG = np.random.default_rng(7)
+DIFFERENT_AXES = "it does not sum over the last axes of its input"
 
 
 def normal(*shape: int, scale: float = 1.0) -> Array:
@@ -102,6 +103,144 @@ def test_convolutions_pad_with_zeros(options: dict[str, Any]) -> None:
     np.testing.assert_allclose(found, exact, atol=0.02 * np.abs(exact).max())
 
 
+def convolved(x: Array, filters: Array, stride: int, groups: int) -> Array:
+    """The sums of a convolution padded as SAME, one by one."""
+    taps, _, depth, count = filters.shape
+    sizes = [-(-size // stride) for size in x.shape[1:3]]
+    needed = [max((n - 1) * stride + taps - size, 0) for n, size in zip(sizes, x.shape[1:3], strict=True)]
+    x = np.pad(x, ((0, 0), *((n // 2, n - n // 2) for n in needed), (0, 0)))
+    y = np.zeros((len(x), *sizes, count))
+    for i, j, f in np.ndindex(y.shape[1:]):
+        first = f * groups // count * depth
+        window = x[:, i * stride : i * stride + taps, j * stride : j * stride + taps, first : first + depth]
+        y[:, i, j, f] = (window * filters[..., f]).sum(axis=(1, 2, 3))
+    return y
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize(("groups", "multiplier"), [(2, 0), (4, 0), (8, 1), (8, 3)])
+def test_groups_and_depthwise_convolutions_are_the_formula(groups: int, multiplier: int, stride: int) -> None:
+    """Integers summed in float64, padded with the zero point, a scale for each filter: images are far from 0."""
+    filters = normal(3, 3, 8, multiplier) if multiplier else normal(3, 3, 8 // groups, 12)
+    filters = filters * np.arange(1, filters.shape[-1] + 1, dtype=np.float32)
+    plain = filters.reshape(3, 3, -1, (8 * multiplier) or 12)
+    bias = normal(plain.shape[-1])
+    values = normal(7, 6, 9, 8, scale=0.2) + 2
+
+    def build(x: hr.Tensor) -> hr.Tensor:
+        convolution = hr.nn.depthwise_conv2d if multiplier else hr.nn.conv2d
+        return convolution(x, hr.Variable(filters), strides=stride, padding="SAME") + hr.Variable(bias)
+
+    model, found, exact = quantized(build, values)
+    (product,) = model.report.products
+    assert product.type == ("DepthwiseConv2dNative" if multiplier else "Conv2D")
+    assert product.zero_point != 0
+    assert len(product.weight_scales) == len(bias)
+    assert types(model)[:4] == [
+        "UniformQuantize", "UniformQuantizedConvolution", "UniformQuantizedAdd", "UniformDequantize",
+    ]  # fmt: skip
+    s, w = np.float64(product.scale), np.array(product.weight_scales)
+    q = np.clip(np.floor(values / s + 0.5) + product.zero_point, -128, 127) - product.zero_point
+    sums = convolved(q, np.rint(plain / w), stride, groups) + np.rint(bias / (s * w))
+    np.testing.assert_allclose(found, sums * s * w, rtol=1e-6)
+    np.testing.assert_allclose(found, exact, atol=0.02 * np.abs(exact).max())
+
+
+def test_blocks_of_depthwise_and_pointwise_convolutions_are_in_int8_as_a_whole() -> None:
+    """As in MobileNet: each with batch norm and relu6, which leave nothing behind but the limit of the numbers."""
+
+    def normed(y: hr.Tensor) -> hr.Tensor:
+        numbers = np.random.default_rng(y.shape[3]).uniform(0.5, 1.5, (4, y.shape[3])).astype(np.float32)
+        return hr.nn.relu6(hr.nn.batch_norm(y, *map(hr.Variable, numbers), training=False)[0])
+
+    def build(x: hr.Tensor) -> hr.Tensor:
+        y = normed(hr.nn.conv2d(x, hr.Variable(normal(3, 3, 3, 8, scale=0.3)), strides=2))
+        for inputs, outputs, multiplier in ((8, 16, 1), (16, 12, 2)):
+            filters = hr.Variable(normal(3, 3, inputs, multiplier, scale=0.3))
+            y = normed(hr.nn.depthwise_conv2d(y, filters, padding="SAME"))
+            y = normed(hr.nn.conv2d(y, hr.Variable(normal(1, 1, inputs * multiplier, outputs, scale=0.3))))
+        return layer(hr.mean(y, axis=[1, 2]), 12, 5)
+
+    model, found, exact = quantized(build, normal(12, 16, 16, 3))
+    assert not model.report.left
+    assert [item.type for item in model.report.products] == [
+        "Conv2D", *["DepthwiseConv2dNative", "Conv2D"] * 2, "MatMul",
+    ]  # fmt: skip
+    one = ["UniformQuantize", "UniformQuantizedConvolution", "UniformQuantizedAdd", "UniformDequantize", "Relu6"]
+    assert types(model)[:25] == one * 5
+    assert model.report.errors[0].relative < 0.03
+    np.testing.assert_allclose(found, exact, atol=0.04 * np.abs(exact).max())
+
+
+@pytest.mark.parametrize(
+    ("equation", "shape", "weights", "bias"),
+    [
+        ("...k,kn->...n", (5, 6), (6, 4), (4,)),
+        ("btd,dhk->bthk", (5, 6), (6, 2, 4), (2, 4)),
+        ("bthk,hkd->btd", (3, 2, 4), (2, 4, 5), (5,)),
+        ("bthk,dkh->btd", (3, 4, 2), (5, 2, 4), (5,)),
+        ("abk,k->ab", (3, 5), (5,), None),
+        ("ij,jk->ik", (6,), (6, 4), (4,)),
+    ],
+)
+def test_einstein_sums_with_a_matrix_are_products_of_rows(
+    equation: str, shape: tuple[int, ...], weights: tuple[int, ...], bias: tuple[int, ...] | None
+) -> None:
+    values, w = normal(12, *shape) + 1, normal(*weights)
+
+    def build(x: hr.Tensor) -> hr.Tensor:
+        y = hr.einsum(equation, x, hr.Variable(w))
+        return y if bias is None else y + hr.Variable(normal(*bias))
+
+    model, found, exact = quantized(build, values)
+    (product,) = model.report.products
+    given, second, labels = equation.replace("->", ",").split(",")
+    columns = "".join(label for label in labels if label not in given)
+    s, scales = np.float64(product.scale), np.array(product.weight_scales).reshape(bias or ())
+    steps = np.einsum(f"{second},{columns}->{second}", np.ones(weights), scales)  # the scale of each weight
+    q = np.clip(np.floor(values / s + 0.5) + product.zero_point, -128, 127) - product.zero_point
+    sums = np.einsum(equation, q, np.rint(w / steps))
+    sums += 0 if bias is None else np.rint(normal(*bias) / (s * scales))
+    np.testing.assert_allclose(found, sums * s * scales, rtol=1e-6)
+    np.testing.assert_allclose(found, exact, atol=0.03 * np.abs(exact).max())
+
+
+def test_a_sum_over_all_axes_is_a_product_of_one_row() -> None:
+    values, w = normal(5, 6), normal(5, 6, 3)
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, values.shape)
+        y = hr.einsum("ab,abk->k", x, hr.Variable(w))
+    model = hr.to_int8(hr.Session(graph), y, [{x: values}])
+    found = hr.Session(model.graph).run(model.outputs, feeds={model.inputs[x]: values})
+    exact = np.einsum("ab,abk->k", values, w)
+    np.testing.assert_allclose(found, exact, atol=0.03 * np.abs(exact).max())
+
+
+@pytest.mark.parametrize(("turn", "lead"), [(False, ()), (True, ()), (False, (1,)), (True, (1, 1))])
+def test_stacks_times_one_matrix_are_products_of_rows(turn: bool, lead: tuple[int, ...]) -> None:
+    """The integers of a stack of rows, whose sizes no one knows before the step, in the shape of the result."""
+    w, values = normal(*lead, *((4, 6) if turn else (6, 4))), normal(10, 3, 2, 6)
+
+    def build(x: hr.Tensor) -> hr.Tensor:
+        return hr.nn.relu(hr.matmul(x, hr.Variable(w), transpose_b=turn) + hr.Variable(normal(4)))
+
+    model, found, exact = quantized(build, values)
+    (product,) = model.report.products
+    assert product.type == "BatchMatMulV2"
+    assert types(model) == [
+        "UniformQuantize", "Reshape", "UniformQuantizedDot", "Reshape", "UniformQuantizedAdd", "UniformDequantize",
+        "Relu",
+    ]  # fmt: skip
+    np.testing.assert_allclose(found, exact, atol=0.02 * np.abs(exact).max())
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [None, None, None, 6])
+        y = build(x)
+    open_model = hr.to_int8(hr.Session(graph), y, [{x: values}])
+    run = hr.Session(open_model.graph).make_callable(open_model.outputs, [open_model.inputs[x]])
+    np.testing.assert_array_equal(run(values), found)
+    np.testing.assert_array_equal(run(values[:2, :1]), found[:2, :1])
+
+
 def test_products_of_bytes_count_what_they_sum_over() -> None:
     def build(x: hr.Tensor) -> hr.Tensor:
         y = hr.nn.conv2d(x, hr.Variable(normal(3, 2, 4, 5)), padding="VALID")
@@ -164,9 +303,9 @@ def test_the_report_names_what_stays_in_float_and_why() -> None:
     values = normal(10, 6)
     model = hr.to_int8(hr.Session(graph), outputs, [{x: values}])
     reasons = {item.type: item.reason for item in model.report.left}
-    assert reasons["BatchMatMulV2"] == "only MatMul and Conv2D have int8 forms"
+    assert reasons["BatchMatMulV2"] == "its weights are not constant"
     found = sorted(item.reason for item in model.report.left if item.type == "MatMul")
-    assert found == ["it transposes its input", "its weights are not constant"]
+    assert found == ["it does not sum over the last axes of its input", "its weights are not constant"]
     assert set(model.outputs) == {"a", "b", "c", "d"}
     assert [error.name for error in model.report.errors] == [outputs[key].name for key in "abc"]
     text = model.report.text()
@@ -204,11 +343,36 @@ def test_percentiles_leave_far_numbers_out() -> None:
     np.testing.assert_array_equal(same, coarse)
 
 
+def test_entropy_leaves_far_numbers_out_where_that_costs_less_than_it_gains() -> None:
+    """One number of a million is 100: what it loses is less than what all others gain, in the product of all."""
+    values = normal(20_000, 64)
+    values[7, 3] = 100
+    build: Callable[[hr.Tensor], hr.Tensor] = lambda x: layer(x, 64, 8, bias=False)  # noqa: E731  # used twice
+    wide, coarse, exact = quantized(build, values)
+    narrow, fine, _ = quantized(build, values, method="entropy")
+    assert wide.report.products[0].high > 99
+    assert np.abs(values[values < 50]).max() < narrow.report.products[0].high < 100 / 8
+    squares = [np.square(found.astype(np.float64) - exact) for found in (coarse, fine)]
+    assert squares[1].mean() < 0.6 * squares[0].mean()
+    others = np.arange(20_000) != 7
+    assert squares[1][others].mean() < squares[0][others].mean() / 25
+
+
+def test_entropy_keeps_all_numbers_where_they_are_spread_evenly() -> None:
+    values = np.random.default_rng(3).uniform(-2, 2, (1000, 16)).astype(np.float32)
+    build: Callable[[hr.Tensor], hr.Tensor] = lambda x: layer(x, 16, 4)  # noqa: E731  # used twice
+    wide, plain, _ = quantized(build, values)
+    narrow, found, _ = quantized(build, values, method="entropy")
+    assert narrow.report.products == wide.report.products
+    np.testing.assert_array_equal(found, plain)
+
+
+@pytest.mark.parametrize("method", ["minmax", "percentile", "entropy"])
 @pytest.mark.parametrize(
     "values", [np.zeros((10, 4), np.float32), np.full((10, 4), 3, np.float32), -np.ones((10, 4), np.float32)]
 )
-def test_inputs_of_one_number_have_a_range(values: Array) -> None:
-    _, found, exact = quantized(lambda x: layer(x, 4, 3), values)
+def test_inputs_of_one_number_have_a_range(values: Array, method: Any) -> None:
+    _, found, exact = quantized(lambda x: layer(x, 4, 3), values, method=method)
     np.testing.assert_allclose(found, exact, atol=0.02)
 
 
@@ -308,8 +472,10 @@ def placed() -> tuple[hr.Session, hr.Tensor, hr.Tensor]:
 )
 def test_wrong_batches_are_refused(batches: Any, message: str) -> None:
     session, _, y = placed()
-    with pytest.raises(hr.errors.InvalidArgumentError, match=message):
-        hr.to_int8(session, y, batches)
+    methods: Any = ("minmax", "entropy")
+    for method in methods:
+        with pytest.raises(hr.errors.InvalidArgumentError, match=message):
+            hr.to_int8(session, y, batches, method=method)
 
 
 def test_a_placeholder_that_is_not_fed_is_named() -> None:
@@ -321,7 +487,7 @@ def test_a_placeholder_that_is_not_fed_is_named() -> None:
 def test_wrong_options_and_outputs_are_refused() -> None:
     session, x, y = placed()
     batches = [{x: np.ones((2, 4))}]
-    method: Any = "entropy"
+    method: Any = "middle"
     with pytest.raises(hr.errors.InvalidArgumentError, match="no such way to find ranges"):
         hr.to_int8(session, y, batches, method=method)
     for percentile in (50, 100.1, float("nan")):
@@ -362,6 +528,18 @@ def test_models_that_change_variables_are_refused() -> None:
         ),
         (lambda x: x @ hr.Variable(np.full((4, 2), np.nan, np.float32)), "its weights are not all finite numbers"),
         (lambda x: x @ hr.Variable(np.ones((4, 0), np.float32)), "it has no weights"),
+        (
+            lambda x: hr.reshape(x, [2, 1, 4]) @ hr.Variable(normal(2, 4, 3)),
+            "it has a matrix for each part of its input",
+        ),
+        (lambda x: x @ hr.Variable(normal(1, 4, 3)), "it has a matrix for each part of its input"),
+        (lambda x: hr.einsum("ij,ik->jk", x, hr.Variable(normal(2, 3))), DIFFERENT_AXES),
+        (lambda x: hr.einsum("ij,jk->ki", x, hr.Variable(normal(4, 3))), DIFFERENT_AXES),
+        (lambda x: hr.einsum("ij,kl->ijkl", x, hr.Variable(normal(4, 3))), DIFFERENT_AXES),
+        (lambda x: hr.einsum("ij,j...->i...", x, hr.Variable(normal(4, 3))), "its weights are not used as a matrix"),
+        (lambda x: hr.einsum("ij,jkl->ik", x, hr.Variable(normal(4, 3, 2))), "its weights are not used as a matrix"),
+        (lambda x: hr.einsum("ij,jj->i", x, hr.Variable(normal(4, 4))), "its weights are not used as a matrix"),
+        (lambda x: hr.apply_op("Einsum", [x], equation="ij->i"), "it has not two factors"),
     ],
 )
 def test_reasons(build: Callable[[hr.Tensor], hr.Tensor], reason: str) -> None:
@@ -372,11 +550,26 @@ def test_reasons(build: Callable[[hr.Tensor], hr.Tensor], reason: str) -> None:
     assert [item.reason for item in model.report.left] == [reason]
 
 
+def test_products_of_unknown_rank_and_of_volumes_stay() -> None:
+    with hr.Graph().as_default() as graph:
+        x, any_rank = hr.placeholder(hr.float32, [None, 4]), hr.placeholder(hr.float32)
+        volumes = hr.apply_op(
+            "Conv3D", hr.reshape(x, [-1, 1, 1, 1, 4]), normal(1, 1, 1, 4, 2), strides=[1] * 5, padding="SAME"
+        )
+        outputs = [hr.apply_op("BatchMatMulV2", any_rank, normal(4, 2)), volumes, layer(x, 4, 3)]
+    model = hr.to_int8(hr.Session(graph), outputs, [{x: np.ones((2, 4)), any_rank: np.ones((2, 2, 4))}])
+    reasons = {item.type: item.reason for item in model.report.left}
+    assert reasons == {
+        "BatchMatMulV2": "the rank of its result is not known",
+        "Conv3D": "convolutions of volumes have no int8 form",
+    }
+
+
 @pytest.mark.parametrize(
     ("shape", "filters", "options", "reason"),
     [
         ([None, 3, 6, 6], (3, 3, 3, 4), {"data_format": "NCHW"}, "its channels come first"),
-        ([None, 6, 6, 4], (3, 3, 2, 4), {}, "its channels are grouped, or their number is not known"),
+        ([None, 6, 6, None], (3, 3, 4, 4), {}, "the number of its channels is not known"),
     ],
 )
 def test_reasons_of_convolutions(shape: Any, filters: Any, options: Any, reason: str) -> None:
@@ -384,5 +577,5 @@ def test_reasons_of_convolutions(shape: Any, filters: Any, options: Any, reason:
         x = hr.placeholder(hr.float32, shape)
         y = hr.apply_op("Conv2D", x, normal(*filters), strides=[1, 1, 1, 1], padding="SAME", **options)
         flat = layer(hr.reshape(y, [-1, 36 * 4]), 36 * 4, 2)
-    model = hr.to_int8(hr.Session(graph), flat, [{x: normal(2, *shape[1:])}])
+    model = hr.to_int8(hr.Session(graph), flat, [{x: normal(2, *(size or 4 for size in shape[1:]))}])
     assert [item.reason for item in model.report.left] == [reason]

@@ -56,10 +56,19 @@ def works() -> Iterator[tuple[str, Callable[[hr.Tensor], hr.Tensor], tuple[int, 
             x = hr.nn.relu(hr.nn.conv2d(x, numbers(3, 3, 64, 64, scale=0.04), padding="SAME") + numbers(64, scale=1.0))
         return x
 
+    def separable(x: hr.Tensor) -> hr.Tensor:
+        for _ in range(3):
+            x = hr.nn.depthwise_conv2d(x, numbers(3, 3, 128, 1, scale=0.3), padding="SAME") + numbers(128, scale=1.0)
+            x = hr.nn.conv2d(hr.nn.relu6(x), numbers(1, 1, 128, 128, scale=0.1)) + numbers(128, scale=1.0)
+            x = hr.nn.relu6(x)
+        return x
+
     for batch in (1, 128):
         yield f"three layers of 1024, batch {batch}", dense, (batch, 1024)
     for batch in (1, 8):
         yield f"three convolutions 3x3 of 64 channels at 32x32, batch {batch}", convolutions, (batch, 32, 32, 64)
+    for batch in (1, 8):
+        yield f"three depthwise 3x3 and 1x1 of 128 channels at 28x28, batch {batch}", separable, (batch, 28, 28, 128)
 
 
 def milliseconds(call: Callable[[], object], repeats: int) -> float:

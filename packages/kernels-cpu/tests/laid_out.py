@@ -1,4 +1,4 @@
-"""Layouts of small graphs without any library: what the tests of blocks and of their source share."""
+"""Schedules and layouts of small graphs, most without any library: what the tests of the stages before code share."""
 
 from __future__ import annotations
 
@@ -8,14 +8,26 @@ from typing import Any
 import headrace as hr
 from headrace.interfaces import Functions
 from headrace.passes import optimize, prune
-from headrace.plan import Program
+from headrace.plan import Line, Program
 from headrace_cpu.layout import Layout, lay_out
 from headrace_cpu.lists import ListUse
+from headrace_cpu.onednn import Request
+from headrace_cpu.schedule import Schedule
 from headrace_cpu.scheduling import schedule
 
 
 def laid_out(build: Callable[..., Any], *inputs: tuple[hr.DType, tuple[int, ...]]) -> Layout:
     """The layout of a graph of inputs with these dtypes and shapes."""
+    return lay_out(scheduled(build, *inputs))
+
+
+def scheduled(
+    build: Callable[..., Any],
+    *inputs: tuple[hr.DType, tuple[int, ...]],
+    library: Callable[[Request], Any] = lambda request: None,
+    nested: Callable[[Line], Any] = lambda line: None,
+) -> Schedule:
+    """The schedule of such a graph, where a library computes what it gives a call for."""
     graph = hr.Graph()
     with graph.as_default():
         given = [hr.placeholder(dtype, shape) for dtype, shape in inputs]
@@ -27,4 +39,4 @@ def laid_out(build: Callable[..., Any], *inputs: tuple[hr.DType, tuple[int, ...]
     functions: Functions = None  # type: ignore[assignment]  # no operation here calls one
     with hr.Session(graph) as session:
         program = Program.of(bounded, session.resources, functions)
-    return lay_out(schedule(program, lambda request: None, lambda line: None, ListUse()))
+    return schedule(program, library, nested, ListUse())

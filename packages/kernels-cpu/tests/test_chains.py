@@ -12,7 +12,7 @@ from headrace.loops.lowering import Output, lower
 from headrace.loops.value import Value, map_values
 from headrace.types import Array, DType, bfloat16, float16, float32, float64
 from headrace_cpu import printer
-from headrace_cpu.chains import cut_functions, points_together
+from headrace_cpu.chains import cut_functions, points_together, stored_sums
 
 
 def region_of(value: Value, shape: tuple[int, ...], axes: tuple[int, ...] = ()) -> tuple[Region, list[str]]:
@@ -54,6 +54,7 @@ def test_halves_give_the_bits_of_the_whole(
     x[0, 0] = np.nan
     cut = result(region, keys, x, np.zeros_like(x))
     monkeypatch.setattr(printer, "cut_functions", lambda loop: [])
+    printer._printed.cache_clear()
     assert cut.tobytes() == result(region, keys, x, np.zeros_like(x)).tobytes()
 
 
@@ -89,8 +90,37 @@ def test_points_loop_by_loop_have_the_bits_of_each_alone(
     x[points // 2, 0] = np.nan
     together = result(region, keys, x, np.zeros_like(x))
     monkeypatch.setattr(printer, "points_together", lambda region: 1)
+    printer._printed.cache_clear()
     assert together.tobytes() == result(region, keys, x, np.zeros_like(x)).tobytes()
     assert np.isnan(together).all(axis=1).tolist() == [row == points // 2 for row in range(points)]
+
+
+@pytest.mark.parametrize("points", [1, 9])
+@pytest.mark.parametrize("length", [128, 511, 512, 513, 2000])
+def test_a_sum_of_what_was_stored_has_the_bits_of_one_on_the_way(
+    points: int, length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    region, keys = region_of(softmax(Value("input", float32, (points, length), (), "x")), (points, length), (1,))
+    assert [len(stored_sums(loop)) for loop in region.loops] == [0, 1, 0]
+    x = np.random.default_rng(0).normal(size=(points, length)).astype(np.float32)
+    x[0, 5] = -np.inf
+    stored = result(region, keys, x, np.zeros_like(x))
+    monkeypatch.setattr(printer, "stored_sums", lambda loop: [])
+    printer._printed.cache_clear()
+    assert stored.tobytes() == result(region, keys, x, np.zeros_like(x)).tobytes()
+
+
+def test_short_rows_and_sums_of_what_is_cheap_are_added_up_on_the_way() -> None:
+    def sums(value: Value, total: Value, length: int) -> list[int]:
+        outputs = [Output("y", value), Output("total", total)]
+        (lowered,) = lower("test", (3, length), (1,), {}, outputs)
+        return [len(stored_sums(loop)) for loop in lowered.region.loops]
+
+    for length, wanted in ((200, 1), (100, 0)):
+        x = Value("input", float32, (3, length), (), "x")
+        e, doubled = loops.exp(x), x + x
+        assert max(sums(e, loops.sum(e, -1), length)) == wanted
+        assert max(sums(doubled, loops.sum(doubled, -1), length)) == 0
 
 
 @pytest.mark.parametrize("shape", [(4, 100), (64, 4000)])

@@ -22,10 +22,11 @@ from headrace.types import Array, TensorSpec
 from headrace_cpu.backend import CpuBackend
 from headrace_cpu.host import host
 from headrace_cpu.layout import Unit
+from headrace_cpu.module import Module
 from headrace_cpu.nested_code import write_nested
 from headrace_cpu.nesting import LINE, NativeBranch, NativeLoop, Nesting
 from headrace_cpu.source import ConstantPool
-from headrace_cpu.units import BUDGET, FIRST_HANDLE, PAUSED, RESUMED, Module
+from headrace_cpu.table import BUDGET, FIRST_HANDLE, PAUSED, RESUMED
 
 UNTOUCHED = 0x5A
 """What memory holds before it is written."""

@@ -1,98 +1,124 @@
-"""What is read of a variable stays what it was, whatever changes the variable before it is used: by random graphs."""
+"""What is chosen to compute a line: a view, loops, a call of a library, a loop or branch, or NumPy."""
 
 from __future__ import annotations
 
-import random
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pytest
+from laid_out import scheduled
 
 import headrace as hr
+from headrace.plan import Line
+from headrace_cpu.gathering import Gather
+from headrace_cpu.indices import RangeCheck
+from headrace_cpu.onednn import LibraryCall, Request
+from headrace_cpu.scans import Scan
+from headrace_cpu.scattering import Rows
+from headrace_cpu.schedule import Schedule
 
-SHAPE = (4, 4)
-
-
-def bounded(x: hr.Tensor) -> hr.Tensor:
-    """Whole numbers from -2 to 2, so that every order of sums gives the same."""
-    return hr.minimum(hr.maximum(x, -2.0), 2.0)
-
-
-@dataclass
-class Program:
-    """A graph of square matrices that are read, moved, multiplied and assigned. Every change follows what it changes.
-
-    Attributes:
-      rng: chooses.
-      variables: what is read and changed.
-      found: values to go on with.
-      reads: what was read since the last change.
-      changes: what changes variables, in order.
-    """
-
-    rng: random.Random
-    variables: list[hr.Variable]
-    found: list[hr.Tensor]
-    reads: list[hr.Tensor] = field(default_factory=list)
-    changes: list[Any] = field(default_factory=list)
-
-    def grow(self) -> None:
-        """Add a read, a change, or something made of values."""
-        x, y = (self.rng.choice(self.found[-8:]) for _ in range(2))
-        made = [
-            lambda: -x,
-            lambda: hr.nn.relu(x),
-            lambda: bounded(x + y),
-            lambda: hr.permute_dims(x, (1, 0)),
-            lambda: x[::-1],
-            lambda: hr.concat(hr.split(x, 2, axis=1)[::-1], axis=1),
-            lambda: bounded(hr.matmul(x, y, transpose_a=self.rng.random() < 0.5)),
-            self.read,
-            self.read,
-        ]
-        if self.rng.random() < 0.2:
-            self.change(x)
-        else:
-            self.found.append(self.rng.choice(made)())
-
-    def read(self) -> hr.Tensor:
-        """Read a variable after the last change."""
-        with hr.control_dependencies(self.changes[-1:]):
-            self.reads.append(self.rng.choice(self.variables).read())
-        return self.reads[-1]
-
-    def change(self, x: hr.Tensor) -> None:
-        """Change a variable after all that was read."""
-        variable = self.rng.choice(self.variables)
-        with hr.control_dependencies([*self.reads, *self.changes[-1:]]):
-            if self.rng.random() < 0.7:
-                self.changes.append(variable.assign(x))
-            else:
-                self.changes.append(variable.assign_sub(variable.read() - x))
-        self.reads = []
+MATRIX = hr.float32, (4, 8)
 
 
-def program_of(seed: int) -> tuple[hr.Graph, hr.Tensor, list[Any]]:
-    graph, rng = hr.Graph(), random.Random(seed)
-    with graph.as_default():
-        x = hr.placeholder(hr.float32, SHAPE)
-        numbers = np.random.default_rng(seed).integers(-2, 3, (2, *SHAPE)).astype(np.float32)
-        program = Program(rng, [hr.Variable(value) for value in numbers], [x])
-        for _ in range(28):
-            program.grow()
-    return graph, x, [*rng.sample(program.found, min(5, len(program.found))), *program.changes[-1:]]
+def types(schedule: Schedule) -> list[str]:
+    """The types of the operations that items stand for."""
+    return [schedule.program.lines[position].op.type for position in schedule.lines]
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_random_graphs_that_change_variables_have_the_bits_of_the_kernels(seed: int) -> None:
-    graph, x, fetches = program_of(seed)
-    value = np.random.default_rng(seed).integers(-2, 3, SHAPE).astype(np.float32)
-    found = []
-    for backend in ("numpy", "cpu"):
-        with hr.Session(graph, config=hr.config(backend=backend)) as session:
-            step = session.make_callable(fetches, [x])
-            made = [array for _ in range(2) for array in step(value) if array is not None]
-            found.append([*made, *(session.read_variables().values())])
-    for theirs, ours in zip(*found, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+def kinds(schedule: Schedule) -> list[type[Any]]:
+    return [type(call) for call in schedule.library.values()]
+
+
+def nothing_of(*op_types: str) -> Any:
+    """A library that has a call for operations of some types."""
+    return lambda request: LibraryCall(()) if request.op.type in op_types else None
+
+
+def test_a_view_needs_no_item_and_shares_the_memory_of_what_it_views() -> None:
+    schedule = scheduled(lambda x: hr.exp(hr.reshape(x, [32])), MATRIX)
+    assert types(schedule) == ["Exp"]
+    (view,) = (line for line in schedule.program.lines if line.op.type == "Reshape")
+    assert schedule.root(view.outputs[0]) == schedule.root(view.inputs[0])
+    assert schedule.items[0].reads == (schedule.root(view.inputs[0]),)
+
+
+def test_who_waits_for_a_view_waits_for_what_made_what_it_views() -> None:
+    def build(x: hr.Tensor) -> hr.Tensor:
+        with hr.control_dependencies([hr.reshape(hr.sort(x), [32])]):
+            return hr.exp(x)
+
+    schedule = scheduled(build, MATRIX)
+    exp = schedule.items[types(schedule).index("Exp")]
+    assert {types(schedule)[item] for item in exp.after} & {"TopKV2", "ReverseV2"}
+
+
+def test_loops_go_before_a_library() -> None:
+    asked: list[str] = []
+
+    def library(request: Request) -> None:
+        asked.append(request.op.type)
+
+    schedule = scheduled(lambda x: hr.exp(x) @ x, (hr.float32, (8, 8)), library=library)
+    assert "MatMul" in asked
+    assert "Exp" not in asked
+    assert not schedule.library
+
+
+def test_a_library_computes_what_it_has_a_call_for() -> None:
+    schedule = scheduled(lambda x: hr.sort(x @ x), (hr.float32, (8, 8)), library=nothing_of("MatMul"))
+    (item,) = schedule.library
+    assert types(schedule)[item] == "MatMul"
+    assert schedule.memory[item][0] == schedule.items[item].reads * 2
+    assert not schedule.nested
+    assert [kind for kind, _ in schedule.order][-1] == "host"
+
+
+def test_a_library_is_not_asked_to_add_alone() -> None:
+    asked: list[str] = []
+
+    def library(request: Request) -> None:
+        asked.append(request.op.type)
+
+    empty = hr.float32, (0, 8)  # of which there are no loops
+    schedule = scheduled(lambda x, y: hr.add_n([x, y, x]), empty, empty, library=library)
+    assert "AddN" in types(schedule)
+    assert not asked
+
+
+def test_a_branch_in_native_code_is_asked_for_last() -> None:
+    asked: list[str] = []
+
+    def nested(line: Line) -> Any:
+        asked.append(line.op.type)
+        return "a branch" if line.op.type == "TopKV2" else None
+
+    schedule = scheduled(lambda x: hr.exp(hr.topk(x @ x, 2)[0]), (hr.float32, (8, 8)), nested=nested)
+    assert asked == ["MatMul", "TopKV2"]
+    (item,) = schedule.nested
+    assert types(schedule)[item] == "TopKV2"
+    assert schedule.library == {item: "a branch"}
+
+
+def test_work_on_rows_needs_no_library() -> None:
+    ids = hr.int32, (3,)
+    assert kinds(scheduled(lambda x, i: hr.gather(x, i), MATRIX, ids)) == [Gather]
+    assert kinds(scheduled(lambda x: hr.cumulative_sum(x, axis=1), MATRIX)) == [Scan]
+    assert kinds(scheduled(lambda x, i: hr.unsorted_segment_sum(x, i, 5), MATRIX, (hr.int32, (4,)))) == [Rows]
+
+
+def test_indices_are_looked_at_before_rows_of_a_variable_change() -> None:
+    def build(ids: hr.Tensor, rows: hr.Tensor) -> Any:
+        return hr.Variable(np.zeros((6, 8), np.float32)).rows(ids).assign_add(rows)
+
+    schedule = scheduled(build, (hr.int32, (4,)), MATRIX)
+    assert kinds(schedule) == [RangeCheck, Rows]
+    check, change = schedule.library
+    assert check in schedule.items[change].after
+    assert schedule.items[check].writes == ()
+    assert schedule.items[change].writes == (("variable", 0),)
+    assert schedule.memory[change][1] == (("variable", 0),)
+
+
+def test_what_nothing_else_computes_is_left_to_numpy() -> None:
+    schedule = scheduled(lambda x: hr.topk(x, 2)[0], MATRIX)
+    assert not schedule.library
+    assert [kind for kind, _ in schedule.order] == ["host"]

@@ -11,11 +11,12 @@ from laid_out import laid_out
 
 import headrace as hr
 from headrace.types import int32
-from headrace_cpu import sharing, source, units
+from headrace_cpu import shared_code, sharing, source
 from headrace_cpu.block import Block, Place, block_of
+from headrace_cpu.indices import RangeCheck
 from headrace_cpu.layout import Unit
 from headrace_cpu.scans import Scan
-from headrace_cpu.scattering import RangeCheck, Rows
+from headrace_cpu.scattering import Rows
 from headrace_cpu.sharing import Share, shares, side_by_side
 
 ENOUGH = 10**6
@@ -211,7 +212,7 @@ def test_random_graphs_have_the_same_bits_side_by_side(seed: int, monkeypatch: p
         joined += sum(map(len, found))
         return found
 
-    for module in (sharing, units):
+    for module in (sharing, shared_code):
         monkeypatch.setattr(module, "SERIAL_NANOSECONDS", 0)
     monkeypatch.setattr(source, "side_by_side", counted)
     for threads in (1, 2, 5):

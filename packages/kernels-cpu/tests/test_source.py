@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import ctypes
+import weakref
 from typing import Any
 
 import numpy as np
+import pytest
 from laid_out import laid_out
 
 import headrace as hr
@@ -86,6 +88,88 @@ def test_the_text_is_made_of_numbers_only() -> None:
     text = StepSource(laid_out(build, VECTOR)).text(instrumented=False)
     assert "import_os" not in text
     assert "system" not in text
+
+
+def names(node: ast.AST, *contexts: type[ast.expr_context]) -> set[str]:
+    """The values that a part of a step function reads, writes or deletes."""
+    found = (item for item in ast.walk(node) if isinstance(item, ast.Name) and isinstance(item.ctx, contexts))
+    return {item.id for item in found if item.id[0] == "v" and item.id[1:].isdigit()}
+
+
+def statements(text: str) -> list[ast.stmt]:
+    """What a step function does, in order, without the blocks around."""
+    (function,) = ast.parse(text).body
+    assert isinstance(function, ast.FunctionDef)
+    return [inner for outer in function.body for inner in (outer.body if isinstance(outer, ast.With) else [outer])]
+
+
+def host_chain(x: hr.Tensor) -> Any:
+    return hr.exp(hr.sort(hr.sort(hr.tanh(x))))
+
+
+def read_twice(x: hr.Tensor) -> Any:
+    y = hr.sort(x)
+    return [hr.sort(hr.sort(y) + y) * 2.0, y]
+
+
+def read_as_another_shape(x: hr.Tensor) -> Any:
+    return hr.sort(hr.reshape(hr.sort(x), [2, 4])) + hr.reshape(hr.tanh(x), [2, 4])
+
+
+def one_of_two_unused(x: hr.Tensor) -> Any:
+    return hr.topk(x, 3)[1]
+
+
+def joined_from_several(x: hr.Tensor) -> Any:
+    return hr.sort(hr.concat([hr.sort(x), hr.sort(-x), hr.sort(x * 2.0)], 0))
+
+
+@pytest.mark.parametrize("instrumented", [False, True])
+@pytest.mark.parametrize(
+    "build", [host_chain, read_twice, read_as_another_shape, one_of_two_unused, joined_from_several]
+)
+def test_what_numpy_made_is_forgotten_right_after_its_last_use(build: Any, instrumented: bool) -> None:
+    """Planning counts it until there, and a variable is updated in place once nobody holds what was read from it."""
+    text = StepSource(laid_out(build, VECTOR)).text(instrumented=instrumented)
+    parts = statements(text)
+    made = {name for part in parts if isinstance(part, ast.Assign) for name in names(part.targets[0], ast.Store)}
+    made -= names(parts[1], ast.Store)  # the arguments
+    kept = names(parts[-1], ast.Load)
+    used = {name: place for place, part in enumerate(parts) for name in names(part, ast.Load, ast.Store)}
+    forgotten = {name: place for place, part in enumerate(parts) for name in names(part, ast.Del)}
+    assert made - kept
+    assert set(forgotten) == made - kept
+    assert all(place == used[name] + 1 for name, place in forgotten.items())
+
+
+def test_a_running_step_holds_what_numpy_made_until_its_last_use() -> None:
+    made: list[weakref.ref[Any]] = []
+    living: list[int] = []
+
+    @hr.register_op("TestMakeCounted", inputs=dict(x="T"), outputs=dict(y="T"), attrs=dict(T=hr.attr.floating))
+    def _shape(op: hr.InferenceContext) -> list[Any]:
+        """x + 1, and a look at which of the values that were made before are still there."""
+        return [op.inputs[0].shape]
+
+    @hr.register_kernel("TestMakeCounted")
+    def _kernel(op: Any, x: Any) -> Any:
+        living.append(sum(one() is not None for one in made))
+        y = x + 1
+        made.append(weakref.ref(y))
+        return y
+
+    def chain(x: hr.Tensor) -> Any:
+        first = y = hr.apply_op("TestMakeCounted", x)
+        for _ in range(3):
+            y = hr.apply_op("TestMakeCounted", y)
+        return hr.apply_op("TestMakeCounted", y + first)
+
+    plan, x = CpuPlan(laid_out(chain, VECTOR), 1, 1), np.zeros(8, np.float32)
+    for _ in range(2):  # the first run checks what kernels give
+        made.clear()
+        living.clear()
+        np.testing.assert_array_equal(plan([x])[0], np.full(8, 6.0))
+        assert living == [0, 1, 2, 2, 0]
 
 
 def test_results_of_one_memory_are_arrays_of_their_own() -> None:

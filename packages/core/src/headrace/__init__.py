@@ -217,9 +217,10 @@ from headrace.passes import debug
 from headrace.passes.precision import mixed_precision
 from headrace.placement.replica_device import replica_device
 from headrace.plan.plan import register_backend, register_device
+from headrace.runtime.pending_step import PendingStep
 from headrace.runtime.spare_memory import SpareMemory
 from headrace.runtime.trace import SegmentRecord, StepRecord, Trace
-from headrace.session import PendingStep, Session
+from headrace.session import Session
 from headrace.signature import Signature
 from headrace.training import optim
 from headrace.training.callbacks import Callback, EarlyStopping

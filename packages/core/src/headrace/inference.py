@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, get_args
 
 import numpy as np
 
@@ -12,11 +12,13 @@ from headrace.errors import GraphError, InvalidArgumentError
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 from headrace.passes.batch_norm import batch_norm
+from headrace.passes.constant_products import constant_products
 from headrace.passes.fold import fold, user_name
 from headrace.passes.inline import inline
-from headrace.passes.int8 import Int8Product, int8, int8_products
+from headrace.passes.int8 import Int8Product, int8
 from headrace.passes.prune import prune
 from headrace.passes.raising import raising
+from headrace.passes.ranges import Method, Spread
 from headrace.passes.rewrite import copy_op, drop_dead, rewrite
 from headrace.runtime.feeds import feed_tensor
 from headrace.runtime.fetches import flatten_fetches
@@ -24,10 +26,6 @@ from headrace.session import Session
 from headrace.types import Array
 
 __all__ = ["Int8Model", "Int8Report", "LeftInFloat", "OutputError", "to_int8"]
-
-BINS = 4096
-"""Of the histograms of which percentiles are read."""
-Method = Literal["minmax", "percentile"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +134,12 @@ def to_int8(
       outputs: tensors of its graph, or a structure of these as for `session.run`.
       batches: feeds, as for `session.run`; some hundred examples like those that will come. They are kept until the
         error is measured.
-      method: `"minmax"` takes the lowest and the highest number as the range; `"percentile"` leaves out what is beyond
-        it on both sides, which is better where a few numbers are far from all others.
+      method: how the range of an input is found that its integers stand for. `"minmax"` takes the lowest and the
+        highest number. The others leave out a few that are far from all others, so that the rest is rounded more
+        finely: `"percentile"` a share of them on both sides, `"entropy"` those beyond the distance from 0 at which the
+        spread of the absolute values and that of their 128 levels differ least (by the divergence of Kullback and
+        Leibler). Entropy finds the share by itself; it needs some ten thousand numbers for each product. Where nothing
+        is far out, `"minmax"` is best: the report has the error of each.
       percentile: per cent of the numbers on each side that the range keeps, above 50 and up to 100.
     Returns:
       The model; its `graph` can be exported, saved and served like any other.
@@ -148,7 +150,7 @@ def to_int8(
       FeedError: a placeholder that is needed is not fed.
     Source:
       Jacob et al., *Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference*,
-      CVPR 2018, sections 2.1 and 3.
+      CVPR 2018, sections 2.1 and 3. Entropy: Migacz, *8-bit Inference with TensorRT*, GTC 2017.
 
     Example:
       >>> import headrace as hr, numpy as np
@@ -162,6 +164,16 @@ def to_int8(
       (['MatMul'], True)
       >>> hr.Session(model.graph).run(model.outputs, feeds={model.inputs[x]: images[:1]}).shape
       (1, 2)
+
+      One number far from all others makes everything else coarse, unless it is left out:
+
+      >>> images = np.random.default_rng(0).standard_normal((10_000, 4)).astype(np.float32)
+      >>> images[7, 0] = 100
+      >>> for method in ("minmax", "entropy"):
+      ...     model = hr.to_int8(hr.Session(graph), y, [{x: images[:5000]}, {x: images[5000:]}], method=method)
+      ...     print(round(model.report.products[0].high), round(model.report.products[0].scale, 2))
+      100 0.41
+      6 0.04
     """
     _check_method(method, percentile)
     structure = flatten_fetches(session.graph, outputs)
@@ -174,14 +186,14 @@ def to_int8(
         )
     feeds, values = _fed(session.graph, batches)
     bounded = _frozen(session, prune(session.graph, structure.tensors, (), feeds))
-    fit, left = int8_products(bounded)
+    fit, left = constant_products(bounded)
     if not fit:
         raise _nothing(left)
     plain, plain_values = _opened(bounded, feeds, structure.tensors)
-    observed = list(dict.fromkeys(op.inputs[0] for op in fit))
-    calibration = _Calibration(plain, plain_values, session, values)
-    ranges, floats = calibration.ranges(observed, method, percentile)
-    small, products, refused = int8(bounded, ranges)
+    spreads = {op.inputs[0]: Spread(method, percentile) for op in fit}
+    observed = [(tensor, plain_values[tensor], spread) for tensor, spread in spreads.items()]
+    floats = _calibrated(plain, session, values, observed)
+    small, products, refused = int8(bounded, fit, {tensor: spread.range() for tensor, spread in spreads.items()})
     stays = {**left, **refused}
     if not products:
         raise _nothing(stays)
@@ -202,19 +214,19 @@ def _nothing(left: Mapping[Operation, str]) -> GraphError:
     found = "; ".join(f"{op.type} '{op.name}': {reason}" for op, reason in left.items())
     return GraphError(
         "there is nothing to quantise",
-        expected="a MatMul or Conv2D in float32 with constant weights",
+        expected="a product or a convolution of images in float32 with constant weights",
         got=found or "no products at all",
         hint="outputs must depend on the layers of the model; batch norm must use given statistics",
     )
 
 
 def _check_method(method: str, percentile: float) -> None:
-    if method not in ("minmax", "percentile"):
+    if method not in get_args(Method):
         raise InvalidArgumentError(
             "there is no such way to find ranges",
-            expected="'minmax' or 'percentile'",
+            expected=", ".join(map(repr, get_args(Method))),
             got=repr(method),
-            hint="'minmax' needs no choice; 'percentile' leaves far numbers out",
+            hint="'minmax' keeps all numbers; the others leave a few far ones out",
         )
     if not 50 < percentile <= 100:
         raise InvalidArgumentError(
@@ -333,52 +345,29 @@ def _opened(bounded: Graph, feeds: Sequence[Tensor], fetches: Sequence[Tensor]) 
     return _Opened(graph, [inputs[index] for index in range(len(feeds))], outputs), tensors
 
 
-class _Calibration:
-    """Runs the float model on batches. The outputs of the first pass are kept."""
+def _calibrated(
+    model: _Opened, session: Session, batches: Sequence[Sequence[Any]], spreads: Sequence[tuple[Tensor, Tensor, Spread]]
+) -> list[Sequence[Array]]:
+    """Run the float model on the batches.
 
-    def __init__(
-        self, model: _Opened, tensors: Mapping[Tensor, Tensor], session: Session, batches: Sequence[Sequence[Any]]
-    ) -> None:
-        self._model, self._tensors, self._batches = model, tensors, batches
-        self._session = Session(model.graph, config=session.config)
-
-    def ranges(
-        self, observed: Sequence[Tensor], method: Method, percentile: float
-    ) -> tuple[dict[Tensor, tuple[float, float]], list[Sequence[Array]]]:
-        """The range of each tensor, with 0 in it, and the outputs of each batch."""
-        step = self._session.make_callable(
-            [[self._tensors[tensor] for tensor in observed], self._model.outputs], self._model.inputs
-        )
-        ends = [[0.0, 0.0] for _ in observed]
-        floats = []
-        for batch in self._batches:
-            found, outputs = step(*batch)
-            floats.append(outputs)
-            for tensor, value, end in zip(observed, found, ends, strict=True):
-                _check_finite(tensor, value)
-                end[:] = min(end[0], float(value.min())), max(end[1], float(value.max()))
-        ranges = {tensor: (low, high) for tensor, (low, high) in zip(observed, ends, strict=True)}
-        if method == "percentile" and percentile < 100:
-            ranges = self._narrowed(step, ranges, percentile / 100)
-        return ranges, floats
-
-    def _narrowed(
-        self, step: Any, ranges: Mapping[Tensor, tuple[float, float]], kept: float
-    ) -> dict[Tensor, tuple[float, float]]:
-        """The ranges without what is beyond a percentile of the numbers on each side."""
-        counts = [np.zeros(BINS, np.int64) for _ in ranges]
-        for batch in self._batches:
-            for value, (low, high), count in zip(step(*batch)[0], ranges.values(), counts, strict=True):
-                if low < high:
-                    count += np.histogram(value, BINS, (low, high))[0]
-        narrow = {}
-        for (tensor, (low, high)), count in zip(ranges.items(), counts, strict=True):
-            below = np.cumsum(count)
-            first = int(np.searchsorted(below, (1 - kept) * below[-1], side="right"))
-            last = int(np.searchsorted(below, kept * below[-1], side="left")) + 1
-            width = (high - low) / BINS
-            narrow[tensor] = min(low + first * width, 0.0), max(low + last * width, 0.0)
-        return narrow
+    Args:
+      model: the model.
+      session: its configuration is taken.
+      batches: what is fed.
+      spreads: for each input of a product its tensor as errors name it, that in the model, and what takes its numbers.
+    Returns:
+      The outputs for each batch.
+    """
+    observed = [tensor for _, tensor, _ in spreads]
+    step = Session(model.graph, config=session.config).make_callable([observed, model.outputs], model.inputs)
+    floats = []
+    for batch in batches:
+        found, outputs = step(*batch)
+        floats.append(outputs)
+        for (named, _, spread), value in zip(spreads, found, strict=True):
+            _check_finite(named, value)
+            spread.add(value)
+    return floats
 
 
 def _check_finite(tensor: Tensor, value: Array) -> None:
@@ -427,5 +416,7 @@ def _errors(
 
 
 def _is_part(op: Operation) -> bool:
-    """True for what computes nothing in float: constants, ends, and integers."""
-    return op.type in ("Const", "_Arg", "_Retval", "Identity") or op.type.startswith("Uniform")
+    """True for what computes nothing in float: constants, ends, other shapes, and integers."""
+    if op.type in ("Const", "_Arg", "_Retval", "Identity", "Reshape") or op.type.startswith("Uniform"):
+        return True
+    return not any(tensor.dtype.is_floating for tensor in (*op.inputs, *op.outputs))

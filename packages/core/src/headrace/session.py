@@ -2,103 +2,31 @@
 
 from __future__ import annotations
 
-import functools
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from importlib import metadata
 from types import TracebackType
 from typing import Any
 
-import numpy as np
-
 from headrace.config import Config, current_config
-from headrace.errors import (
-    DeadlineExceededError,
-    FailedPreconditionError,
-    HeadraceError,
-    InvalidArgumentError,
-    NotFoundError,
-    known_names,
-)
-from headrace.graph.apply import as_array
+from headrace.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
-from headrace.kernels.philox import PhiloxState, PhiloxStream
 from headrace.plan.explanation import Explanation, explain_plan
 from headrace.plan.plan import load_backend
-from headrace.runtime import workers
-from headrace.runtime.blocked import at_rest
 from headrace.runtime.feeds import check_fed_once, check_feed_names, feed_tensor, flat_feeds
 from headrace.runtime.fetches import Fetches, flatten_fetches
-from headrace.runtime.initialization import buffer_of
+from headrace.runtime.named_state import buffers_by_name, check_names, restart_streams, stream_states, write_values
+from headrace.runtime.pending_step import PendingStep
 from headrace.runtime.resources import ResourceManager, VariableBuffer, process_resources, read_only
 from headrace.runtime.spare_memory import SpareMemory
-from headrace.runtime.step_control import Cancellation, RunningSteps
+from headrace.runtime.step_control import RunningSteps
 from headrace.runtime.step_definition import StepDefinition, check_value_count
 from headrace.runtime.trace import Trace
 from headrace.types import Array
 
-__all__ = ["PendingStep", "Session"]
+__all__ = ["Session"]
 
 ENTRY_POINT_GROUP = "headrace.session_targets"
-
-
-class PendingStep:
-    """A step that runs in the background. Thread-safe."""
-
-    def __init__(self, run: Callable[[Cancellation], Any]) -> None:
-        self._cancellation = Cancellation()
-        self._value: Any = None
-        self._error: BaseException | None = None
-        self._done = threading.Event()
-        workers.submit(functools.partial(self._work, run))
-
-    def _work(self, run: Callable[[Cancellation], Any]) -> None:
-        try:
-            self._value = run(self._cancellation)
-        except BaseException as error:  # handed to the thread that asks for the result
-            self._error = error
-        finally:
-            self._done.set()
-
-    def cancel(self) -> None:
-        """Ask the step to end, before its next operation or where it waits; `result` then raises CancelledError.
-
-        Other steps go on.
-        """
-        self._cancellation.cancel()
-
-    @property
-    def is_done(self) -> bool:
-        """True once the step has ended."""
-        return self._done.is_set()
-
-    def result(self, timeout: float | None = None) -> Any:
-        """Wait for the step and return what it fetched. Ctrl-C while waiting cancels the step.
-
-        Args:
-          timeout: seconds to wait, or None.
-        Raises:
-          DeadlineExceededError: the step goes on.
-          HeadraceError: whatever ended the step.
-        """
-        try:
-            with at_rest() if timeout is None else nullcontext():
-                ended = self._done.wait(timeout)
-        except KeyboardInterrupt:
-            self._cancellation.cancel("Ctrl-C")
-            raise
-        if not ended:
-            raise DeadlineExceededError(
-                "the step is still running",
-                expected=f"an end within {timeout} s",
-                got="a step that goes on",
-                hint="wait again, or cancel()",
-            )
-        if self._error is not None:
-            raise self._error
-        return self._value
 
 
 class Session:
@@ -321,12 +249,10 @@ class Session:
           NotFoundError: the graph has no variable of a name.
         """
         self._check_open()
-        buffers = self._variable_buffers()
+        buffers = buffers_by_name(self.graph, self.resources)
         wanted = list(buffers) if names is None else list(names)
-        for name in wanted:
-            if name not in buffers:
-                raise _no_variable(name, buffers)
-        self._initialize(wanted)
+        check_names(wanted, buffers)
+        self._initialize(wanted, buffers)
         values = {name: buffers[name].read(spare) for name in wanted}
         return {name: value.copy() if copy else read_only(value) for name, value in values.items()}
 
@@ -344,17 +270,7 @@ class Session:
           DTypeError: a value does not have its variable's dtype.
         """
         self._check_open()
-        buffers = self._variable_buffers()
-        arrays: dict[str, Array] = {}
-        for name, value in values.items():
-            if name not in buffers:
-                raise _no_variable(name, buffers)
-            arrays[name] = _variable_value(buffers[name], value, adopted=not copy)
-        for name, array in arrays.items():
-            if copy:
-                buffers[name].assign(array)
-            else:
-                buffers[name].adopt(array)
+        write_values(values, buffers_by_name(self.graph, self.resources), copy=copy)
 
     def read_streams(self) -> dict[str, tuple[int, int]]:
         """Where the streams of the random operations that have run stand, as operation name -> (key, counter).
@@ -362,8 +278,7 @@ class Session:
         Together with the variables this is all the state that a session of plain steps has.
         """
         self._check_open()
-        streams = self.resources.objects(PhiloxStream)
-        return {key[1]: (stream.state.key, stream.state.counter) for key, stream in sorted(streams.items())}
+        return stream_states(self.resources)
 
     def write_streams(self, streams: Mapping[str, Sequence[int]]) -> None:
         """Let the streams of random operations go on from where they stood; see `read_streams`.
@@ -375,11 +290,7 @@ class Session:
           InvalidArgumentError: one of them is not a random operation; no stream has changed then.
         """
         self._check_open()
-        operations = [self.graph.operation(name) for name in streams]
-        seeds = [(operation.attr("seed"), operation.attr("seed2")) for operation in operations]
-        for (name, (key, counter)), pair in zip(streams.items(), seeds, strict=True):
-            create = functools.partial(PhiloxStream, PhiloxState(key, counter))
-            self.resources.lookup_or_create((PhiloxStream, name, pair), create).restart(PhiloxState(key, counter))
+        restart_streams(streams, self.graph, self.resources)
 
     def close(self) -> None:
         """Release every plan and every value. Running steps that wait are cancelled, others end normally.
@@ -420,17 +331,13 @@ class Session:
             self._definitions[key] = definition
         return definition
 
-    def _variable_buffers(self) -> dict[str, VariableBuffer]:
-        handles = [op.outputs[0] for op in self.graph.operations if op.type == "VarHandleOp"]
-        return {handle.op.name: buffer_of(handle, self.resources) for handle in handles}
-
-    def _initialize(self, names: Sequence[str]) -> None:
+    def _initialize(self, names: Sequence[str], buffers: Mapping[str, VariableBuffer]) -> None:
+        """Give variables without a value their initial one."""
         targets: list[Operation] = [
             variable.initializer
             for variable, handle in self.graph.handles.items()
             if variable.initializer is not None and handle.op.name in names
         ]
-        buffers = self._variable_buffers()
         for op in targets:
             if not buffers[op.inputs[0].op.name].is_initialized:  # the initializer of another one may have needed it
                 self._definition(Fetches((), (op,), lambda values: None), ()).run(())
@@ -446,26 +353,6 @@ class Session:
 
     def __repr__(self) -> str:
         return f"<hr.Session of {self.graph!r}{', closed' if self._closed else ''}>"
-
-
-def _variable_value(buffer: VariableBuffer, value: Any, *, adopted: bool) -> Array:
-    """The array to assign, checked."""
-    try:
-        array = value if isinstance(value, np.ndarray) and value.dtype != object else as_array(value, buffer.dtype)
-    except HeadraceError as error:
-        error.at(f"variable '{buffer.name}'")
-        raise
-    buffer.check(array, adopted=adopted)
-    return array
-
-
-def _no_variable(name: str, known: Mapping[str, Any]) -> NotFoundError:
-    return NotFoundError(
-        f"the graph has no variable '{name}'",
-        expected=known_names(name, known),
-        got=name,
-        hint="session.graph.variables lists the variables, with their names",
-    )
 
 
 def _no_such_target(target: str) -> NotFoundError:

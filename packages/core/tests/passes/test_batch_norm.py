@@ -35,6 +35,20 @@ def test_after_a_constant_convolution_only_a_sum_is_left() -> None:
     assert types_and_result(lambda x: normed(hr.nn.conv2d(x, K))[0]) == ["AddV2", "Conv2D"]
 
 
+def test_after_a_depthwise_convolution_only_a_sum_is_left() -> None:
+    values = [RNG.uniform(0.5, 1.5, 6).astype(np.float32) for _ in range(4)]
+    filters = RNG.standard_normal((3, 3, 3, 2), np.float32)
+    found = types_and_result(lambda x: normed(hr.nn.depthwise_conv2d(x, filters, padding="SAME"), values)[0])
+    assert found == ["AddV2", "DepthwiseConv2dNative"]
+
+
+def test_a_convolution_with_channels_elsewhere_keeps_its_filters() -> None:
+    """Its last axis, which batch norm scales, is one of pixels."""
+    filters, values = RNG.standard_normal((1, 1, 5, 3), np.float32), [item[:3] for item in STATISTICS]
+    found = types_and_result(lambda x: normed(hr.nn.conv2d(x, filters, data_format="NCHW"), values)[0])
+    assert found == ["AddV2", "Conv2D", "Mul"]
+
+
 def test_elsewhere_a_product_and_a_sum_are_left() -> None:
     assert types_and_result(lambda x: normed(hr.concat([x, x[..., :1]], axis=3))[0]).count("Mul") == 1
 

@@ -19,7 +19,7 @@ from headrace.interfaces import OpHook, VariableStorage
 from headrace.plan import Line, TensorList, current_step, exhausted, explained, group_inputs
 from headrace.types import Array, DType, Shape
 from headrace_cpu.block import Place
-from headrace_cpu.units import ACTIVE, BUDGET, GROW, GROW_BYTES, GROW_STORE, PAUSED, RESUMED, TRACED
+from headrace_cpu.table import ACTIVE, BUDGET, GROW, GROW_BYTES, GROW_STORE, PAUSED, RESUMED, TRACED
 
 __all__ = [
     "Failure",

@@ -1,20 +1,22 @@
 """Chains of instructions that wait for each other: functions to compute in two halves, points to compute together.
 
 A processor looks some 60 waiting instructions ahead. The chain of one sigmoid is so long that it then mostly waits,
-while two loops over half of the chain keep it busy: what is between them takes a store and a load. In the same way what
-divides a row by its total waits for the lanes to be combined, unless there is another row.
+while two loops over half of the chain keep it busy: what is between them takes a store and a load. A sum at the end of
+such a chain is a loop of its own too, over what was stored. In the same way what divides a row by its total waits for
+the lanes to be combined, unless there is another row.
 """
 
 from __future__ import annotations
 
 import math
 
-from headrace.loops.ir import Expr, Loop, Region, in_order
+from headrace.loops.ir import Accumulate, Expr, Loop, Region, Store, in_order
+from headrace.types import float32
 from headrace_cpu.exponentials import HALVES
 from headrace_cpu.text import compute_type
 from headrace_cpu.vector_math import FUNCTIONS
 
-__all__ = ["cut_functions", "points_together"]
+__all__ = ["cut_functions", "points_together", "stored_sums"]
 
 MOST = 8
 """Buffers of 2 KB that surely stay in the first cache beside what a loop reads and writes."""
@@ -22,6 +24,8 @@ TOGETHER = 2
 """Points that are computed together: while the lanes of one total are combined, loops of others go on."""
 LONGEST = 2048
 """Elements of a row up to which that pays, and so many rows stay in the first cache."""
+LONG = 128
+"""Elements of a row from which on it pays to read it again for its sum."""
 SHORT = 40
 """Expressions of a point up to which it is not too much code."""
 FUNCTION_NAMES = frozenset(name for name, _ in FUNCTIONS) | {"philox", "pow"}
@@ -49,6 +53,24 @@ def cut_functions(loop: Loop) -> list[Expr]:
 
 def _is_cut(expr: Expr) -> bool:
     return expr.op in HALVES and compute_type(expr.dtype) != "double"
+
+
+def stored_sums(loop: Loop) -> list[tuple[Accumulate, Store]]:
+    """The sums of functions that the loop stores as well, with these stores: sums that can be taken from there.
+
+    Args:
+      loop: what is printed.
+    """
+    if not loop.axes or loop.axes[-1].extent < LONG:
+        return []
+    last = loop.axes[-1].number
+    stores = {id(store.value): store for store in loop.stores if store.access.coefficient(last) == 1}
+    sums = [item for item in loop.accumulates if item.op == "sum" and item.value.dtype is float32]
+    return [
+        (item, stores[id(item.value)])
+        for item in sums
+        if id(item.value) in stores and any(expr.op in FUNCTION_NAMES for expr in in_order([item.value]))
+    ]
 
 
 def points_together(region: Region) -> int:

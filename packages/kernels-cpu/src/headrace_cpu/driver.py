@@ -15,9 +15,12 @@ from dataclasses import dataclass
 
 from headrace_cpu.block import Block, ConstantPlace
 from headrace_cpu.layout import Unit
+from headrace_cpu.module import Module
 from headrace_cpu.nested_code import write_nested
+from headrace_cpu.pausing import Stop
+from headrace_cpu.table import ACTIVE, ARRAY_TYPE, LIBRARY_THREADS, entry
 from headrace_cpu.text import Text
-from headrace_cpu.units import ACTIVE, LIBRARY_THREADS, Module, Stop, entry, frame, may_pause, write_units
+from headrace_cpu.units import frame, may_pause, write_units
 
 __all__ = ["WrittenDriver", "module_text", "new_module", "write_driver"]
 
@@ -112,7 +115,7 @@ def _slots(t: Text, slots: int) -> list[str]:
     if not slots:
         return data
     items = t.put(f"load ptr, ptr {t.put('getelementptr i8, ptr %list, i64 24')}")
-    wanted = entry(t, 0)
+    wanted = entry(t, ARRAY_TYPE)
     for slot in range(slots):
         item = t.put(f"load ptr, ptr {t.put(f'getelementptr ptr, ptr {items}, i64 {slot}')}")
         kind = t.put(f"load i64, ptr {t.put(f'getelementptr i8, ptr {item}, i64 8')}")

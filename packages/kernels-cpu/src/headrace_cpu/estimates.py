@@ -8,9 +8,9 @@ from typing import Any
 
 from headrace.loops.ir import Loop, Region, in_order
 from headrace_cpu.gathering import Gather
+from headrace_cpu.indices import FirstRows, RangeCheck
 from headrace_cpu.layout import Unit
 from headrace_cpu.lists import ListOp
-from headrace_cpu.scattering import FirstRows, RangeCheck
 
 __all__ = ["SERIAL_NANOSECONDS", "contains_blocks", "estimate", "shared_nanoseconds", "shared_points"]
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from headrace import Operation
 from headrace.types import Array, DType
+from headrace_cpu.indices import absent_index, known_below, read_index
+from headrace_cpu.text import Text, storage_type
 
 __all__ = ["Gather", "gather_call", "is_row"]
 
@@ -38,44 +41,46 @@ class Gather:
     @property
     def symbol(self) -> str:
         """The name of the function."""
-        return f"gather.i{8 * self.index.size}{'.absent' * self.absent}{'.wraps' * self.wraps}"
+        return f"gather.{storage_type(self.index)}{'.absent' * self.absent}{'.wraps' * self.wraps}"
 
-    def text(self) -> str:
-        """A function that gives true if an index was out of range; rows after it are not copied."""
-        element = f"i{8 * self.index.size}"
-        widen = "add i64 %narrow, 0" if element == "i64" else f"sext {element} %narrow to i64"
+    def arguments(self, pointers: Sequence[str]) -> str:
+        """The rows, the indices, the output, how many there are of each, and the size of a row."""
+        given = f"ptr {pointers[0]}, ptr {pointers[1]}, ptr {pointers[-1]}"
+        return f"{given}, i64 {self.count}, i64 {self.rows}, i64 {self.row_bytes}"
+
+    def functions(self) -> dict[str, str]:
+        """A function that ends at the first index that is out of range: rows after it are not copied."""
+        look, copy, clear = Text(), Text(), Text()
+        narrow, row = read_index(look, self.index, "%indices", "%i", "%bound", wraps=self.wraps)
+        copy.copy_bytes("%target", "%source", "%bytes")
+        clear.clear_bytes("%target", "%bytes")
         missing = f"""missing:
-  %absent = icmp eq {element} %narrow, {-(2 ** (8 * self.index.size - 1))}
+  %absent = icmp eq {storage_type(self.index)} {narrow}, {absent_index(self.index)}
   br i1 %absent, label %zeros, label %outside
 zeros:
-  call void @llvm.memset.p0.i64(ptr %target, i8 0, i64 %bytes, i1 false)
+{clear.lines[0]}
   br label %latch
 """
-        missing = missing if self.absent else ""
-        given = "ptr %data, ptr %index, ptr %out, i64 %count, i64 %rows, i64 %bytes"
-        return f"""define internal i1 @{self.symbol}({given}) {{
+        given = "ptr %data, ptr %indices, ptr %out, i64 %count, i64 %bound, i64 %bytes"
+        look_text = "\n".join(look.lines)
+        body = f"""define internal i1 @{self.symbol}({given}) {{
   br label %head
 head:
   %i = phi i64 [ 0, %0 ], [ %next, %latch ]
   %more = icmp slt i64 %i, %count
   br i1 %more, label %body, label %end
 body:
-  %place = getelementptr {element}, ptr %index, i64 %i
-  %narrow = load {element}, ptr %place
-  %wide = {widen}
-  %negative = icmp slt i64 %wide, 0
-  %turned = add i64 %wide, %rows
-  %row = select i1 %negative, i64 {"%turned" if self.wraps else "%wide"}, i64 %wide
-  %fits = icmp ult i64 %row, %rows
+{look_text}
+  %fits = icmp ult i64 {row}, %bound
   %to = mul i64 %i, %bytes
   %target = getelementptr i8, ptr %out, i64 %to
   br i1 %fits, label %copy, label %{"missing" if self.absent else "outside"}
 copy:
-  %from = mul i64 %row, %bytes
+  %from = mul i64 {row}, %bytes
   %source = getelementptr i8, ptr %data, i64 %from
-  call void @llvm.memcpy.p0.p0.i64(ptr %target, ptr %source, i64 %bytes, i1 false)
+{copy.lines[0]}
   br label %latch
-{missing}latch:
+{missing if self.absent else ""}latch:
   %next = add i64 %i, 1
   br label %head
 end:
@@ -83,6 +88,7 @@ end:
 outside:
   ret i1 true
 }}"""
+        return {self.symbol: body} | copy.functions | clear.functions
 
 
 def is_row(op: Operation, strides: Array | None) -> bool:
@@ -93,28 +99,31 @@ def is_row(op: Operation, strides: Array | None) -> bool:
     return alone and one and op.attrs["shrink_axis_mask"] == 1 and not any(op.attrs[mask] for mask in masks)
 
 
-def gather_call(op: Operation, axis: Array | None, shape: tuple[int, ...]) -> Gather | None:
-    """The gather of rows that an operation is, or None if it is another kind.
+def gather_call(op: Operation, shapes: Sequence[tuple[int, ...]], known: Array | None) -> Gather | None:
+    """The gather of rows that an operation is, or None if it is another kind, or there is nothing to do.
 
     Args:
       op: the operation.
-      axis: the constant axis of GatherV2; the constant strides of StridedSlice.
-      shape: of what is gathered from.
+      shapes: of its inputs, and of the variable where the first one is a handle.
+      known: what of its constants matters: the axis, or the strides of a slice.
     """
-    if op.type == "GatherV2":
-        if axis is None or int(np.asarray(axis).reshape(-1)[0]) != 0:
-            return None
-    elif op.type == "StridedSlice":
-        if not is_row(op, axis):
-            return None
-    elif op.type not in ("ResourceGather", "_GatherRows"):
+    if not _gathers_rows(op, shapes, known):
         return None
-    indices = op.inputs[1]
-    if op.attrs.get("batch_dims") or not shape or indices.dtype.name not in ("int32", "int64") or 0 in shape:
-        return None
-    size: int = op.outputs[0].dtype.size
+    whole, indices = shapes[0], op.inputs[1]
     count = indices.shape.num_elements or 0
-    if not count:
+    is_empty = not whole or 0 in whole or not count
+    if is_empty or op.attrs.get("batch_dims") or indices.dtype.name not in ("int32", "int64"):
         return None
-    row_bytes = math.prod(shape[1:]) * size
-    return Gather(indices.dtype, count, shape[0], row_bytes, op.type == "_GatherRows", op.type == "StridedSlice")
+    row_bytes = math.prod(whole[1:]) * op.outputs[0].dtype.size
+    return Gather(indices.dtype, count, whole[0], row_bytes, op.type == "_GatherRows", op.type == "StridedSlice")
+
+
+def _gathers_rows(op: Operation, shapes: Sequence[tuple[int, ...]], known: Array | None) -> bool:
+    """True if an operation chooses among whole rows, by indices that are checked or that native code can check."""
+    if op.type == "GatherV2":
+        return known is not None and int(np.asarray(known).reshape(-1)[0]) == 0
+    if op.type == "StridedSlice":
+        return is_row(op, known)
+    if op.type == "_GatherRows":
+        return known_below(op.inputs[1], shapes[0][0])
+    return op.type == "ResourceGather"

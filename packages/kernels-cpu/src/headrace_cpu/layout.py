@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from headrace.loops.ir import Region
 from headrace.loops.lowering import lower
 from headrace.loops.verifier import verify_region
 from headrace.plan import Allocation, Line, Step, flat_aliases, plan_memory
+from headrace_cpu.few_rows import FewRows
 from headrace_cpu.pooling import Pooling
 from headrace_cpu.scans import Scan
 from headrace_cpu.scattering import Rows
@@ -52,7 +53,7 @@ class Unit:
     @property
     def is_shared(self) -> bool:
         """True if threads share its work: it is a function of a table of pointers and a part of the work."""
-        return self.region is not None or isinstance(self.call, (Pooling, Rows, Scan))
+        return self.region is not None or isinstance(self.call, (FewRows, Pooling, Rows, Scan))
 
 
 @dataclass(slots=True)
@@ -106,11 +107,8 @@ class Layout:
 def lay_out(schedule: Schedule) -> Layout:
     """Lower every group and plan the memory of a step."""
     program = schedule.program
-    result_keys = [schedule.roots.get(number, number) for number in program.results]
-    readers: dict[Key, set[int]] = {}
-    for number, group in enumerate(schedule.groups):
-        for key in group.reads:
-            readers.setdefault(key, set()).add(number)
+    result_keys = [schedule.root(number) for number in program.results]
+    readers = schedule.readers()
     wanted = set(result_keys)
     unwritten: set[int] = set()  # items that wait for the first group that computes them
     runs: list[Run] = []
@@ -183,63 +181,84 @@ def _units(schedule: Schedule, number: int, readers: dict[Key, set[int]], wanted
 
 
 def _planned(schedule: Schedule, runs: list[Run], fresh: dict[Key, int], result_keys: Sequence[Key]) -> Layout:
-    program = schedule.program
-    numbers: dict[Key, int] = {number: number for number in range(len(program.tensors))}
-    sizes: dict[int, int] = {}
-    steps: list[Step] = []
-    host_outputs: set[int] = set()
-    begun: set[Key] = set()
-
-    def number_of(key: Key) -> int:
-        return numbers.setdefault(key, len(numbers))
-
+    planner = _Planner(schedule, fresh, frozenset(result_keys))
     for run in runs:
         if run.kind == "host":
-            line = program.lines[run.lines[0]]
-            planned = _host_outputs(program.tensors, line, set(result_keys))
-            host_outputs |= planned
-            steps.append(
-                Step(
-                    inputs=tuple(
-                        number
-                        for number in (schedule.roots.get(item, item) for item in line.inputs)
-                        if isinstance(number, int)
-                    ),
-                    outputs=line.outputs,
-                    sizes=tuple(
-                        _bytes(program.tensors, number) if number in planned else None for number in line.outputs
-                    ),
-                    aliases=_int_aliases(schedule, line),
-                )
-            )
-            continue
+            planner.add_line(schedule.program.lines[run.lines[0]])
         for unit in run.units:
-            outputs = [key for key in unit.outputs if not is_variable(key) and key not in begun]
-            begun |= set(unit.outputs)
-            for place, key in enumerate(unit.keys):
-                if unit.region is not None and isinstance(key, tuple) and not is_variable(key):
-                    buffer = unit.region.buffers[place]
-                    sizes[number_of(key)] = buffer.size * buffer.dtype.size
-            inputs = [key for key in (*unit.inputs, *unit.outputs) if not is_variable(key) and key not in outputs]
-            scratch = list(unit.call.scratch) if unit.call is not None else []
-            unit.scratch = tuple(number_of(("scratch", len(steps), place)) for place in range(len(scratch)))
-            made: dict[Key, int | None] = {
-                key: None if key in fresh else sizes.get(number_of(key), schedule.sizes.get(key, 0)) for key in outputs
-            }
-            outputs.sort(key=lambda key: -(made[key] or 0))  # the largest first: it may be written over an input
-            steps.append(
-                Step(
-                    inputs=tuple(number_of(key) for key in inputs),
-                    outputs=(*(number_of(key) for key in outputs), *unit.scratch),
-                    sizes=(*(made[key] for key in outputs), *scratch),
-                    in_place=tuple(
-                        place for place, key in enumerate(inputs) if _may_share(schedule, unit, key, outputs)
-                    ),
-                )
-            )
-    results = tuple(number_of(key) for key in result_keys)
+            planner.add_unit(unit)
+    steps, results = planner.steps, tuple(map(planner.number_of, result_keys))
     allocation = plan_memory(steps, results)
-    return Layout(schedule, runs, allocation, numbers, fresh, frozenset(host_outputs), tuple(steps), results)
+    host_outputs = frozenset(planner.host_outputs)
+    return Layout(schedule, runs, allocation, planner.numbers, fresh, host_outputs, tuple(steps), results)
+
+
+class _Planner:
+    """Writes down what memory planning has to know of lines and units. Mutable.
+
+    Attributes:
+      numbers: the number of each key.
+      steps: what was added, in order.
+      host_outputs: values of NumPy lines that go to the arena.
+    """
+
+    def __init__(self, schedule: Schedule, fresh: dict[Key, int], results: frozenset[Key]) -> None:
+        self.numbers: dict[Key, int] = {number: number for number in range(len(schedule.program.tensors))}
+        self.steps: list[Step] = []
+        self.host_outputs: set[int] = set()
+        self._schedule, self._fresh, self._results = schedule, fresh, results
+        self._partial_sizes: dict[Key, int] = {}  # bytes of partial results, which only regions know of
+        self._begun: set[Key] = set()
+
+    def number_of(self, key: Key) -> int:
+        """The number by which memory planning knows a memory."""
+        return self.numbers.setdefault(key, len(self.numbers))
+
+    def add_line(self, line: Line) -> None:
+        """Add a line of NumPy."""
+        tensors = self._schedule.program.tensors
+        planned = _host_outputs(tensors, line, self._results)
+        self.host_outputs |= planned
+        self.steps.append(
+            Step(
+                inputs=tuple(root for root in map(self._schedule.root, line.inputs) if isinstance(root, int)),
+                outputs=line.outputs,
+                sizes=tuple(_bytes(tensors, number) if number in planned else None for number in line.outputs),
+                aliases=_int_aliases(self._schedule, line),
+            )
+        )
+
+    def add_unit(self, unit: Unit) -> None:
+        """Add a unit, and give the memory that it works in numbers."""
+        outputs = [key for key in unit.outputs if not is_variable(key) and key not in self._begun]
+        self._begun |= set(unit.outputs)
+        self._note_partial_sizes(unit)
+        inputs = [key for key in (*unit.inputs, *unit.outputs) if not is_variable(key) and key not in outputs]
+        scratch = list(unit.call.scratch) if unit.call is not None else []
+        unit.scratch = tuple(self.number_of(("scratch", len(self.steps), place)) for place in range(len(scratch)))
+        sizes = {key: None if key in self._fresh else self._size(key) for key in outputs}
+        outputs.sort(key=lambda key: -(sizes[key] or 0))  # the largest first: it may be written over an input
+        self.steps.append(
+            Step(
+                inputs=tuple(map(self.number_of, inputs)),
+                outputs=(*map(self.number_of, outputs), *unit.scratch),
+                sizes=(*(sizes[key] for key in outputs), *scratch),
+                in_place=tuple(
+                    place for place, key in enumerate(inputs) if _may_share(self._schedule, unit, key, outputs)
+                ),
+            )
+        )
+
+    def _note_partial_sizes(self, unit: Unit) -> None:
+        if unit.region is None:
+            return
+        for key, buffer in zip(unit.keys, unit.region.buffers, strict=False):  # row buffers come last, without keys
+            if isinstance(key, tuple) and not is_variable(key):
+                self.number_of(key)
+                self._partial_sizes[key] = buffer.size * buffer.dtype.size
+
+    def _size(self, key: Key) -> int:
+        return self._partial_sizes.get(key, self._schedule.sizes.get(key, 0))
 
 
 def _may_share(schedule: Schedule, unit: Unit, key: Key, outputs: Sequence[Key]) -> bool:
@@ -252,7 +271,7 @@ def _may_share(schedule: Schedule, unit: Unit, key: Key, outputs: Sequence[Key])
     )
 
 
-def _host_outputs(tensors: Sequence[Tensor], line: Line, results: set[Key]) -> set[int]:
+def _host_outputs(tensors: Sequence[Tensor], line: Line, results: Collection[Key]) -> set[int]:
     """The outputs that a NumPy kernel may write to the arena: all of them or none."""
     fits = line.kernel.takes_out and all(is_native(tensors[n]) and n not in results for n in line.outputs)
     return set(line.outputs) if fits else set()
@@ -264,6 +283,6 @@ def _bytes(tensors: Sequence[Tensor], number: int) -> int:
 
 
 def _int_aliases(schedule: Schedule, line: Line) -> tuple[int, ...]:
-    roots = [schedule.roots.get(item, item) for item in line.inputs]
+    roots = [schedule.root(number) for number in line.inputs]
     kept = [place for place, root in enumerate(roots) if isinstance(root, int)]
     return tuple(kept.index(place) for place in flat_aliases(line) if place in kept)

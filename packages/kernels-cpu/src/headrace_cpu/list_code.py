@@ -73,14 +73,6 @@ class ListWriter:
         fits = t.put(f"icmp ule i64 {needed}, {t.put(f'load i64, ptr {bytes_place}')}")
         self._ask_room(fits, store, needed)
 
-    def _copy(self, target: str, source: str, size: str | int) -> None:
-        self._t.functions["llvm.memcpy.p0.p0.i64"] = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
-        self._t.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {size}, i1 false)")
-
-    def _clear(self, target: str, size: str | int) -> None:
-        self._t.functions["llvm.memset.p0.i64"] = "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)"
-        self._t.line(f"call void @llvm.memset.p0.i64(ptr {target}, i8 0, i64 {size}, i1 false)")
-
     def _checked_index(self, pointer: str, length: str) -> str:
         """An index, which must be below the length and not negative."""
         t = self._t
@@ -96,20 +88,20 @@ class ListWriter:
     def _reserve(self) -> None:
         store, total = self._make_store(), self._op.count * self._op.size
         self._room(store, str(total))
-        self._clear(self._data(store), total)
+        self._t.clear_bytes(self._data(store), total)
         self._set_record(self._pointers[0], store, str(self._op.count))
 
     def _from_tensor(self) -> None:
         store, total = self._make_store(), self._op.count * self._op.size
         self._room(store, str(total))
-        self._copy(self._data(store), self._pointers[0], total)
+        self._t.copy_bytes(self._data(store), self._pointers[0], total)
         self._set_record(self._pointers[1], store, str(self._op.count))
 
     def _zeros_like(self) -> None:
         _, length = self._record(self._pointers[0])
         store, total = self._make_store(), self._t.put(f"mul i64 {length}, {self._op.size}")
         self._room(store, total)
-        self._clear(self._data(store), total)
+        self._t.clear_bytes(self._data(store), total)
         self._set_record(self._pointers[1], store, length)
 
     def _push(self) -> None:
@@ -117,7 +109,7 @@ class ListWriter:
         store, length = self._record(record)
         longer = self._t.put(f"add i64 {length}, 1")
         self._room(store, self._t.put(f"mul i64 {longer}, {self._op.size}"))
-        self._copy(self._place(store, length), item, self._op.size)
+        self._t.copy_bytes(self._place(store, length), item, self._op.size)
         self._t.line(f"store i64 {longer}, ptr {self._second(record)}")
 
     def _pop(self) -> None:
@@ -125,23 +117,23 @@ class ListWriter:
         store, length = self._record(record)
         self._fail_if(self._t.put(f"icmp eq i64 {length}, 0"))
         shorter = self._t.put(f"sub i64 {length}, 1")
-        self._copy(item, self._place(store, shorter), self._op.size)
+        self._t.copy_bytes(item, self._place(store, shorter), self._op.size)
         self._set_record(shorter_record, store, shorter)
 
     def _get(self) -> None:
         record, index, item = self._pointers
         store, length = self._record(record)
-        self._copy(item, self._place(store, self._checked_index(index, length)), self._op.size)
+        self._t.copy_bytes(item, self._place(store, self._checked_index(index, length)), self._op.size)
 
     def _set(self) -> None:
         record, index, item = self._pointers[:3]
         store, length = self._record(record)
-        self._copy(self._place(store, self._checked_index(index, length)), item, self._op.size)
+        self._t.copy_bytes(self._place(store, self._checked_index(index, length)), item, self._op.size)
 
     def _stack(self) -> None:
         store, length = self._record(self._pointers[0])
         self._fail_if(self._t.put(f"icmp ne i64 {length}, {self._op.count}"))
-        self._copy(self._pointers[1], self._data(store), self._op.count * self._op.size)
+        self._t.copy_bytes(self._pointers[1], self._data(store), self._op.count * self._op.size)
 
     def _length(self) -> None:
         _, length = self._record(self._pointers[0])

@@ -17,14 +17,16 @@ from headrace.plan import (
     work_of,
     workspace_of,
 )
+from headrace_cpu.few_rows import FewRows
 from headrace_cpu.gathering import Gather
+from headrace_cpu.indices import FirstRows, RangeCheck
 from headrace_cpu.layout import Layout
 from headrace_cpu.lists import ListOp
 from headrace_cpu.nesting import NativeBranch, NativeLoop
 from headrace_cpu.pooling import Pooling
 from headrace_cpu.scans import Scan
-from headrace_cpu.scattering import FirstRows, RangeCheck, Rows
-from headrace_cpu.schedule import Key, Schedule
+from headrace_cpu.scattering import Rows
+from headrace_cpu.schedule import Schedule
 
 __all__ = ["kernels_of", "memory_of", "work_in"]
 
@@ -37,6 +39,7 @@ _CALLS: dict[type, tuple[str, str]] = {
     RangeCheck: ("headrace_cpu.range_check", "indices are looked at before anything changes"),
     Rows: ("headrace_cpu.rows", "threads share the rows of the result"),
     Scan: ("headrace_cpu.scan", "each element follows from the one before"),
+    FewRows: ("headrace_cpu.few_rows", "few rows times a matrix that is read where it lies"),
     Pooling: ("headrace_cpu.pooling", "windows that slide along rows"),
 }
 """For a call that is no library's what it is named, and why."""
@@ -76,11 +79,8 @@ def memory_of(layout: Layout) -> PlannedMemory:
 
 def work_in(schedule: Schedule) -> tuple[Work, ...]:
     """What a schedule runs, group by group, in order."""
-    wanted = {schedule.roots.get(number, number) for number in schedule.program.results}
-    readers: dict[Key, set[int]] = {}
-    for number, group in enumerate(schedule.groups):
-        for key in group.reads:
-            readers.setdefault(key, set()).add(number)
+    wanted = {schedule.root(number) for number in schedule.program.results}
+    readers = schedule.readers()
     found = []
     for kind, numbers in schedule.order:
         for number in numbers:

@@ -16,21 +16,12 @@ from headrace_cpu.block import block_of, place_of
 from headrace_cpu.estimates import estimate
 from headrace_cpu.layout import Layout, Unit
 from headrace_cpu.lists import RECORD
+from headrace_cpu.module import Module
 from headrace_cpu.nesting import LINE, NativeBranch, NativeLoop
 from headrace_cpu.sharing import side_by_side
+from headrace_cpu.table import BUDGET, PAUSED, RESUMED, entry, set_entry
 from headrace_cpu.text import Text
-from headrace_cpu.units import (
-    BUDGET,
-    PAUSED,
-    RESUMED,
-    Module,
-    copy_bytes,
-    entry,
-    frame,
-    pointer_to,
-    set_entry,
-    write_units,
-)
+from headrace_cpu.units import frame, pointer_to, write_units
 
 __all__ = ["write_nested"]
 
@@ -38,7 +29,7 @@ _PARAMETERS = "ptr %data, ptr %state, ptr %arena, ptr %constants, ptr %table"
 
 
 def write_nested(module: Module, t: Text, unit: Unit, pointers: Sequence[str]) -> str:
-    """Write the call of a loop or branch (see `units.WriteNested`).
+    """Write the call of a loop or branch (see `module.WriteNested`).
 
     Args:
       module: gets the functions.
@@ -91,7 +82,7 @@ def _block(module: Module, layout: Layout, unwanted: frozenset[int]) -> str:
 
     Results whose positions are `unwanted` are not written.
     """
-    program, roots = layout.schedule.program, layout.schedule.roots
+    program = layout.schedule.program
     count = len(program.arguments)
     fresh = [key for key, _ in sorted(layout.fresh.items(), key=lambda item: item[1])]
     slots = [*program.arguments, *fresh]
@@ -103,12 +94,12 @@ def _block(module: Module, layout: Layout, unwanted: frozenset[int]) -> str:
     write_units(module, t, block, data, together=together)
     given = {key: number for number, key in enumerate(slots)}
     for position, number in enumerate(program.results):
-        root = roots.get(number, number)
+        root = layout.schedule.root(number)
         if position not in unwanted and layout.fresh.get(root) != position:
             tensor = program.tensors[number]
             size = (tensor.shape.num_elements or 0) * tensor.dtype.size
             source = pointer_to(t, place_of(layout, root, module.constant, given), data)
-            copy_bytes(t, _given(t, count + position), source, size)
+            t.copy_bytes(_given(t, count + position), source, size)
     t.line("ret i32 0")
     return _defined(module, "block", t, frame(block.units, together))
 
@@ -123,94 +114,132 @@ def _truth(t: Text, pointer: str, dtype: DType) -> str:
 
 
 def _loop(module: Module, loop: NativeLoop) -> str:
-    """The function of a loop; `%state` holds in which half its variables are, and whether an iteration has begun."""
-    condition = _block(module, loop.condition, frozenset())
-    body = _block(module, loop.body, loop.kept)
-    count = len(loop.sizes)
-    varying = [number for number in range(count) if number not in loop.kept]
-    t = module.text()
-    inputs = [_given(t, number) for number in range(count)]
-    halves = _offset(t, "%arena", LINE)  # the condition is at %arena
-    saved = LINE + 2 * loop.half
-    inner = _offset(t, "%arena", saved + loop.saved)
-    values = _offset(t, inner, LINE)
-    inside_place = t.put("getelementptr i64, ptr %state, i64 1")
-    table = t.stack(2 * count + 1)
-    for number in sorted(loop.kept):
-        _point(t, table, number, inputs[number])
-    _point(t, table, 2 * count, "%arena")
-    nested = f"ptr {inner}, ptr {values}, ptr %constants, ptr %table"
-    resumed = t.put(f"icmp ne i64 {entry(t, RESUMED)}, 0")
-    t.line(f"br i1 {resumed}, label %resumed, label %fresh")
+    """The function of a loop."""
+    writer = _LoopWriter(module, loop)
+    writer.write()
+    return _defined(module, "loop", writer.t)
 
-    t.start("fresh")
-    for place, number in enumerate(sorted(loop.changed)):
-        copy_bytes(t, _offset(t, "%arena", saved + RECORD * place), inputs[number], RECORD)
-    begin = t.stack(count + 1)
-    for number, pointer in enumerate(inputs):
-        start = pointer
-        if number not in loop.kept:
-            start = _offset(t, halves, loop.offsets[number])
-            copy_bytes(t, start, pointer, loop.sizes[number])
-        _point(t, begin, number, start)
-    _point(t, begin, count, "%arena")
-    status = t.put(f"call i32 @{condition}(ptr {begin}, {nested})")
-    t.line(f"br i1 {t.put(f'icmp eq i32 {status}, 0')}, label %head, label %failed")
-    t.start("failed")
-    t.line(f"ret i32 {status}")
 
-    t.start("resumed")
-    at = t.put("load i64, ptr %state")
-    begun = t.put(f"load i64, ptr {inside_place}")
-    t.line(f"br i1 {t.put(f'icmp ne i64 {begun}, 0')}, label %iteration, label %between")
-    t.start("between")
-    set_entry(t, RESUMED, "0")
-    t.line("br label %iteration")
+class _LoopWriter:
+    """Writes the function of a loop. Mutable.
 
-    t.start("head")
-    t.line("%now = phi i64 [ 0, %fresh ], [ %next, %over ]")
-    t.line(f"br i1 {_truth(t, '%arena', loop.condition_dtype)}, label %more, label %end")
-    t.start("more")
-    left = t.put(f"sub i64 {entry(t, BUDGET)}, {_cost(loop.body)}")
-    set_entry(t, BUDGET, left)
-    t.line(f"br i1 {t.put(f'icmp slt i64 {left}, 0')}, label %pause, label %iteration")
-    t.start("pause")
-    t.line("store i64 %now, ptr %state")
-    t.line(f"store i64 0, ptr {inside_place}")
-    t.line(f"ret i32 {PAUSED}")
+    Its `%state` says in which half the variables are, and whether an iteration has begun.
 
-    t.start("iteration")
-    t.line(f"%from = phi i64 [ %now, %more ], [ {at}, %resumed ], [ {at}, %between ]")
-    t.line(f"%next = sub i64 {loop.half}, %from")
-    old, new = _offset(t, halves, "%from"), _offset(t, halves, "%next")
-    for number in varying:
-        _point(t, table, number, _offset(t, old, loop.offsets[number]))
-        _point(t, table, count + number, _offset(t, new, loop.offsets[number]))
-    status = t.put(f"call i32 @{body}(ptr {table}, {nested})")
-    t.line(f"br i1 {t.put(f'icmp eq i32 {status}, 0')}, label %over, label %stopped")
-    t.start("over")
-    t.line("br label %head")
-    t.start("stopped")
-    t.line("store i64 %from, ptr %state")
-    t.line(f"store i64 1, ptr {inside_place}")
-    t.line(f"ret i32 {status}")
+    Attributes:
+      loop: what it does.
+      t: the function.
+      inputs: pointers of what it is given.
+      halves: the pointer of the first half.
+      has_begun: where it is said whether an iteration has.
+      table: what the body is given: variables, where it writes them next, and the condition, which lies at `%arena`.
+    """
 
-    t.start("end")
-    last = _offset(t, halves, "%now")
-    for number in range(count):
-        source = inputs[number] if number in loop.kept else _offset(t, last, loop.offsets[number])
-        _copy_if_wanted(t, _given(t, count + number), source, loop.sizes[number])
-    t.line("ret i32 0")
-    return _defined(module, "loop", t)
+    def __init__(self, module: Module, loop: NativeLoop) -> None:
+        self.loop = loop
+        self._condition = _block(module, loop.condition, frozenset())
+        self._body = _block(module, loop.body, loop.kept)
+        self._count = len(loop.sizes)
+        self.t = t = module.text()
+        self.inputs = [_given(t, number) for number in range(self._count)]
+        self.halves = _offset(t, "%arena", LINE)
+        self._saved = LINE + 2 * loop.half
+        inner = _offset(t, "%arena", self._saved + loop.saved)
+        self._inside = f"ptr {inner}, ptr {_offset(t, inner, LINE)}, ptr %constants, ptr %table"
+        self.has_begun = t.put("getelementptr i64, ptr %state, i64 1")
+        self.table = t.stack(2 * self._count + 1)
+        for number in sorted(loop.kept):
+            _point(t, self.table, number, self.inputs[number])
+        _point(t, self.table, 2 * self._count, "%arena")
+
+    def write(self) -> None:
+        """Write all of it: how it begins or goes on, whether there is one more iteration, that, and the end."""
+        resumed = self.t.put(f"icmp ne i64 {entry(self.t, RESUMED)}, 0")
+        self.t.line(f"br i1 {resumed}, label %resumed, label %fresh")
+        self._begin()
+        half = self._go_on()
+        self._test()
+        self._iterate(half)
+        self._end()
+
+    def _begin(self) -> None:
+        """Copy variables to the first half and compute the condition."""
+        t, loop = self.t, self.loop
+        t.start("fresh")
+        for place, number in enumerate(sorted(loop.changed)):
+            t.copy_bytes(_offset(t, "%arena", self._saved + RECORD * place), self.inputs[number], RECORD)
+        begin = t.stack(self._count + 1)
+        for number, pointer in enumerate(self.inputs):
+            start = pointer
+            if number not in loop.kept:
+                start = _offset(t, self.halves, loop.offsets[number])
+                t.copy_bytes(start, pointer, loop.sizes[number])
+            _point(t, begin, number, start)
+        _point(t, begin, self._count, "%arena")
+        status = t.put(f"call i32 @{self._condition}(ptr {begin}, {self._inside})")
+        t.line(f"br i1 {t.put(f'icmp eq i32 {status}, 0')}, label %head, label %failed")
+        t.start("failed")
+        t.line(f"ret i32 {status}")
+
+    def _go_on(self) -> str:
+        """Find the half where variables are; an iteration that has begun clears RESUMED itself."""
+        t = self.t
+        t.start("resumed")
+        half = t.put("load i64, ptr %state")
+        begun = t.put(f"load i64, ptr {self.has_begun}")
+        t.line(f"br i1 {t.put(f'icmp ne i64 {begun}, 0')}, label %iteration, label %between")
+        t.start("between")
+        set_entry(t, RESUMED, "0")
+        t.line("br label %iteration")
+        return half
+
+    def _test(self) -> None:
+        """Look at the condition, and pause before an iteration if as much is done as Python asked for."""
+        t = self.t
+        t.start("head")
+        t.line("%now = phi i64 [ 0, %fresh ], [ %next, %over ]")
+        t.line(f"br i1 {_truth(t, '%arena', self.loop.condition_dtype)}, label %more, label %end")
+        t.start("more")
+        left = t.put(f"sub i64 {entry(t, BUDGET)}, {_cost(self.loop.body)}")
+        set_entry(t, BUDGET, left)
+        t.line(f"br i1 {t.put(f'icmp slt i64 {left}, 0')}, label %pause, label %iteration")
+        t.start("pause")
+        t.line("store i64 %now, ptr %state")
+        t.line(f"store i64 0, ptr {self.has_begun}")
+        t.line(f"ret i32 {PAUSED}")
+
+    def _iterate(self, resumed_half: str) -> None:
+        """Run the body from one half to the other."""
+        t, loop = self.t, self.loop
+        t.start("iteration")
+        t.line(f"%from = phi i64 [ %now, %more ], [ {resumed_half}, %resumed ], [ {resumed_half}, %between ]")
+        t.line(f"%next = sub i64 {loop.half}, %from")
+        old, new = _offset(t, self.halves, "%from"), _offset(t, self.halves, "%next")
+        for number in range(self._count):
+            if number not in loop.kept:
+                _point(t, self.table, number, _offset(t, old, loop.offsets[number]))
+                _point(t, self.table, self._count + number, _offset(t, new, loop.offsets[number]))
+        status = t.put(f"call i32 @{self._body}(ptr {self.table}, {self._inside})")
+        t.line(f"br i1 {t.put(f'icmp eq i32 {status}, 0')}, label %over, label %stopped")
+        t.start("over")
+        t.line("br label %head")
+        t.start("stopped")
+        t.line("store i64 %from, ptr %state")
+        t.line(f"store i64 1, ptr {self.has_begun}")
+        t.line(f"ret i32 {status}")
+
+    def _end(self) -> None:
+        """Copy variables to the outputs that are wanted."""
+        t, loop = self.t, self.loop
+        t.start("end")
+        last = _offset(t, self.halves, "%now")
+        for number in range(self._count):
+            source = self.inputs[number] if number in loop.kept else _offset(t, last, loop.offsets[number])
+            _copy_if_wanted(t, _given(t, self._count + number), source, loop.sizes[number])
+        t.line("ret i32 0")
 
 
 def _copy_if_wanted(t: Text, target: str, source: str, size: int) -> None:
-    wanted, done = t.label("wanted"), t.label("done")
-    t.line(f"br i1 {t.put(f'icmp ne ptr {target}, null')}, label %{wanted}, label %{done}")
-    t.start(wanted)
-    copy_bytes(t, target, source, size)
-    t.line(f"br label %{done}")
-    t.start(done)
+    t.when(t.put(f"icmp ne ptr {target}, null"), lambda: t.copy_bytes(target, source, size))
 
 
 def _cost(layout: Layout) -> int:

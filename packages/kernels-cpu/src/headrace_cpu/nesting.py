@@ -152,11 +152,11 @@ class Nesting:
         again = self._laid_out(body, op.inputs, condition, lists)
         if again is None or not _same(_result_tensors(again)[:-1], op.inputs, lists):
             return None
-        program, roots = again.schedule.program, again.schedule.roots
+        program = again.schedule.program
         kept = frozenset(
             number
             for number, result in enumerate(program.results[:-1])
-            if roots.get(result, result) == program.arguments[number]
+            if again.schedule.root(result) == program.arguments[number]
         )
         use, arguments = again.schedule.lists, program.arguments
         changed = frozenset(number for number in lists if arguments[number] in use.changed)

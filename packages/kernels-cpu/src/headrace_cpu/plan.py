@@ -16,14 +16,14 @@ import numpy as np
 from headrace import Operation
 from headrace.errors import HeadraceError
 from headrace.interfaces import OpHook
-from headrace.plan import ALIGNMENT, Line, PlannedMemory, Work, checked_kernel, exhausted, explained
+from headrace.plan import Line, PlannedMemory, Work, aligned_array, checked_kernel, exhausted, explained
 from headrace_cpu.calling import ListStores
 from headrace_cpu.driver import WrittenDriver
 from headrace_cpu.layout import Layout
 from headrace_cpu.needs import kernels_of, memory_of, work_in
 from headrace_cpu.onednn import onednn
 from headrace_cpu.source import StepSource
-from headrace_cpu.units import ARRAY_TYPE, FIRST_HANDLE, LIBRARY_THREADS, STORES, THREADS
+from headrace_cpu.table import ARRAY_TYPE, FIRST_HANDLE, LIBRARY_THREADS, STORES, THREADS
 
 __all__ = ["CpuPlan"]
 
@@ -52,15 +52,12 @@ class _Context:
     def __init__(self, plan: CpuPlan) -> None:
         layout = plan.layout
         try:
-            self.memory = np.empty(layout.allocation.size + ALIGNMENT, np.uint8)
+            self.memory = aligned_array((layout.allocation.size,), np.uint8)
         except MemoryError as error:
             raise exhausted("the values of one step", error) from error
-        start = -self.memory.ctypes.data % ALIGNMENT
-        self.arena = self.memory.ctypes.data + start
+        self.arena = self.memory.ctypes.data
         self.threads = plan.threads
-        self.views = tuple(
-            np.ndarray(shape, dtype, self.memory.data, start + offset) for shape, dtype, offset in plan.views
-        )
+        self.views = tuple(np.ndarray(shape, dtype, self.memory.data, offset) for shape, dtype, offset in plan.views)
         self.stores = ListStores(plan.store_count)
         self.keep: list[Any] = []
         self.tables = tuple(self._table(driver, plan) for driver in plan.drivers)

@@ -117,9 +117,7 @@ class _Writer:
     def write(self) -> None:
         t = self.t
         t.lines.append("define internal void @SYMBOL(ptr noalias %args, i64 %begin, i64 %end) {")
-        for number in range(len(self.pooling.dtypes)):
-            place = t.put(f"getelementptr ptr, ptr %args, i64 {number}")
-            self.pointers.append(t.put(f"load ptr, ptr {place}"))
+        self.pointers = [t.argument(number) for number in range(len(self.pooling.dtypes))]
         t.count_up("%begin", "%end", 1, self._image if self.pooling.kind.endswith("Grad") else self._row)
         t.lines += ["  ret void", "}"]
 
@@ -132,8 +130,7 @@ class _Writer:
         t, pooling = self.t, self.pooling
         size = math.prod(pooling.images[1:]) * pooling.dtypes[-1].size
         target = t.put(f"getelementptr i8, ptr {self.pointers[-1]}, i64 {t.put(f'mul i64 {image}, {size}')}")
-        t.functions["llvm.memset.p0.i64"] = "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)"
-        t.line(f"call void @llvm.memset.p0.i64(ptr {target}, i8 0, i64 {size}, i1 false)")
+        t.clear_bytes(target, size)
         t.count_up("0", str(pooling.pooled[1]), 1, lambda row: self._windows(image, row))
 
     def _windows(self, image: str, row: str) -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from headrace_cpu.few_rows import FewRows, few_rows_call
 from headrace_cpu.onednn import LibraryCall, Request, library_call
 from headrace_cpu.pooling import Pooling, pooling_call
 
 __all__ = ["primitive_call"]
 
 
-def primitive_call(request: Request) -> LibraryCall | Pooling | None:
+def primitive_call(request: Request) -> FewRows | LibraryCall | Pooling | None:
     """What computes an operation, or None where only NumPy does.
 
     Args:
       request: the operation, with the dtypes that lie in memory.
     """
-    return pooling_call(request) or library_call(request)
+    return pooling_call(request) or few_rows_call(request) or library_call(request)

@@ -11,16 +11,19 @@ since each statement needs the registers of those around it.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Sequence
+import itertools
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from headrace.loops.ir import Access, Accumulate, Axis, Expr, Loop, Region, Store, form_of, in_order
 from headrace.types import bool as boolean
-from headrace_cpu.chains import cut_functions, points_together
+from headrace.types import float64
+from headrace_cpu.chains import cut_functions, points_together, stored_sums
 from headrace_cpu.exponentials import HALVES
 from headrace_cpu.philox import write_blocks, write_words
 from headrace_cpu.reductions import Accumulator, start_accumulator
 from headrace_cpu.scalars import cast, computed, constant
+from headrace_cpu.streaming import LINE, streamed_buffers, write_fence
 from headrace_cpu.text import Text, as_float, compute_type, from_float, storage_type
 
 __all__ = ["PrintedRegion", "print_region"]
@@ -59,12 +62,12 @@ class _Form:
 
 def print_region(region: Region, lanes: int) -> PrintedRegion:
     """Print one region for vectors of that many lanes; layers of a network have many of one form."""
-    return _printed(_Form(form_of(region), region), lanes)
+    return _printed(_Form(form_of(region), region), lanes, streamed_buffers(region, lanes))
 
 
 @functools.lru_cache(KEPT_FORMS)
-def _printed(item: _Form, lanes: int) -> PrintedRegion:
-    printer = _Printer(item.region, lanes)
+def _printed(item: _Form, lanes: int, streamed: frozenset[int]) -> PrintedRegion:
+    printer = _Printer(item.region, lanes, streamed)
     printer.write()
     return PrintedRegion("\n".join(printer.text.lines) + "\n", printer.text.functions)
 
@@ -73,6 +76,7 @@ def _printed(item: _Form, lanes: int) -> PrintedRegion:
 class _Printer:
     region: Region
     lanes: int
+    streamed: frozenset[int]  # buffers to write past the caches
     text: Text = field(default_factory=Text)
     pointers: list[str] = field(default_factory=list)
     index: dict[int, str] = field(default_factory=dict)  # axis -> register of its index
@@ -83,6 +87,7 @@ class _Printer:
     first: str = "0"  # index of the first element of that block
     vector_axis: int | None = None
     mask: str | None = None
+    past: frozenset[int] = frozenset()  # of these, where a copy of the code does so
     done: dict[int, str] = field(default_factory=dict)
 
     def write(self) -> None:
@@ -98,19 +103,45 @@ class _Printer:
             self.pointers.append(t.put(f"load ptr, ptr {place}"))
             given += 1
         rows = [self._pointers_of_row(number) for number in range(together)]
-        if together == 1:
-            t.count_up("%begin", "%end", 1, lambda point: self._points([point], rows))
-        else:
-            count = t.two("and", t.two("sub", "%end", "%begin", "i64"), str(-together), "i64")
-            whole = t.two("add", "%begin", count, "i64")
-            t.count_up("%begin", whole, together, lambda first: self._points(self._next_to(first, together), rows))
-            t.count_up(whole, "%end", 1, lambda point: self._points([point], rows))
+        if self.streamed:
+            self._past_caches(rows)
+        self._every_point(rows)
         t.line("ret void")
         t.lines[begin:begin] = [
             "define internal void @SYMBOL(ptr noalias %args, i64 %begin, i64 %end) {",
             *self.allocas,
         ]
         t.lines.append("}")
+
+    def _every_point(self, rows: Sequence[list[str]]) -> None:
+        t, together = self.text, len(rows)
+        if together == 1:
+            t.count_up("%begin", "%end", 1, lambda point: self._points([point], rows))
+            return
+        count = t.two("and", t.two("sub", "%end", "%begin", "i64"), str(-together), "i64")
+        whole = t.two("add", "%begin", count, "i64")
+        t.count_up("%begin", whole, together, lambda first: self._points(self._next_to(first, together), rows))
+        t.count_up(whole, "%end", 1, lambda point: self._points([point], rows))
+
+    def _past_caches(self, rows: Sequence[list[str]]) -> None:
+        """All of it for buffers that begin with a line of the cache and are not read; what follows is for others."""
+        t = self.text
+        stream, store = t.label("stream"), t.label("store")
+        begins = [t.put(f"ptrtoint ptr {self.pointers[number]} to i64") for number in sorted(self.streamed)]
+        joined = functools.reduce(lambda a, b: t.two("or", a, b, "i64"), begins)
+        fits = t.put(f"icmp eq i64 {t.two('and', joined, str(LINE - 1), 'i64')}, 0")
+        for number, buffer in itertools.product(sorted(self.streamed), range(len(self.pointers))):
+            if self.region.buffers[buffer].role != "row" and buffer != number:
+                apart = t.put(f"icmp ne ptr {self.pointers[number]}, {self.pointers[buffer]}")
+                fits = t.two("and", fits, apart, "i1")
+        t.line(f"br i1 {fits}, label %{stream}, label %{store}")
+        t.start(stream)
+        self.past = self.streamed
+        self._every_point(rows)
+        self.past = frozenset()
+        write_fence(t)
+        t.line("ret void")
+        t.start(store)
 
     def _pointers_of_row(self, row: int) -> list[str]:
         """Where the buffers are for one of the points that are computed together."""
@@ -154,6 +185,7 @@ class _Printer:
         if not loop.axes:
             self.vector_axis, self.mask, self.done = None, None, {}
             self.text.lanes = 1
+            self.locals |= {item.local: self._value(item.value) for item in loop.accumulates}
             self._store_all(loop.stores)
             return
         if any(item.keep_last for item in loop.accumulates):
@@ -163,11 +195,13 @@ class _Printer:
         for accumulator in accumulators:
             self._reset(accumulator)
 
-        def point() -> None:
-            self._point(loop, accumulators)
-
-        bodies = [*self._loops_before(cut_functions(loop)), point]
-        self._sequence(loop.axes[:-1], lambda: self._vectors(loop.axes[-1], *bodies))
+        later = {item.local: store for item, store in stored_sums(loop) if store.buffer not in self.streamed}
+        now = [accumulator for accumulator in accumulators if accumulator.item.local not in later]
+        parts = [*self._loops_before(cut_functions(loop)), lambda: self._point(loop, now)]
+        if later:
+            parts.append(lambda: self._sum_stored(accumulators, later))
+        rest = functools.partial(self._point, loop, accumulators)
+        self._sequence(loop.axes[:-1], lambda: self._vectors(loop.axes[-1], rest, *parts))
         for accumulator in accumulators:
             self.locals[accumulator.item.local] = accumulator.total(self.text, self.lanes)
 
@@ -241,6 +275,13 @@ class _Printer:
             self._accumulate(accumulator)
         self._store_all(loop.stores)
 
+    def _sum_stored(self, accumulators: Sequence[Accumulator], stores: Mapping[int, Store]) -> None:
+        """Add up what was stored, read again."""
+        for accumulator in accumulators:
+            store = stores.get(accumulator.item.local)
+            if store is not None:
+                accumulator.add(self.text, accumulator.widened(self.text, self._load(store.buffer, store.access)))
+
     def _store_all(self, stores: Sequence[Store]) -> None:
         """Everything is computed before anything is written: an output may lie where an input does."""
         for store in stores:
@@ -270,13 +311,13 @@ class _Printer:
         shorter = t.put(f"icmp slt i64 {left}, {axis.extent}")
         return t.put(f"select i1 {shorter}, i64 {left}, i64 {axis.extent}")
 
-    def _vectors(self, axis: Axis, *bodies: Callable[[], None]) -> None:
+    def _vectors(self, axis: Axis, body: Callable[[], None], *parts: Callable[[], None]) -> None:
         """A loop over whole vectors, then the rest under a mask.
 
         Args:
           axis: what it goes along.
-          bodies: write what is done for a vector, one after the other for a block of vectors; the last one does
-            everything where those before have not been.
+          body: writes all that is done for a vector.
+          parts: write that in parts for whole vectors, one after the other for a block of these.
         """
         t, lanes = self.text, self.lanes
         self.vector_axis = axis.number
@@ -289,7 +330,7 @@ class _Printer:
         else:
             whole = t.put(f"and i64 {count}, {-lanes}")
         if not static or axis.extent >= lanes:
-            self._whole_vectors(axis, whole, bodies)
+            self._whole_vectors(axis, whole, parts or (body,))
         if static and axis.extent % lanes == 0:
             t.lanes = 1
             return
@@ -302,13 +343,13 @@ class _Printer:
         if not static or axis.extent % lanes == 1:
             left = self._hidden(left)
         self.mask = t.two("icmp ult", self._lane_numbers(), t.splat(left, "i64"), "i64")
-        bodies[-1]()
+        body()
         self.mask = None
         t.line(f"br label %{done}")
         t.start(done)
         t.lanes = 1
 
-    def _whole_vectors(self, axis: Axis, whole: str, bodies: Sequence[Callable[[], None]]) -> None:
+    def _whole_vectors(self, axis: Axis, whole: str, parts: Sequence[Callable[[], None]]) -> None:
         t, lanes = self.text, self.lanes
         self.mask = None
 
@@ -324,11 +365,11 @@ class _Printer:
             end = t.put(f"add i64 {first}, {BLOCK * lanes}")
             shorter = t.put(f"icmp slt i64 {whole}, {end}")
             end = t.put(f"select i1 {shorter}, i64 {whole}, i64 {end}")
-            for body in bodies:
-                along(first, end, body)
+            for part in parts:
+                along(first, end, part)
 
-        if len(bodies) == 1:
-            along("0", whole, bodies[0])
+        if len(parts) == 1:
+            along("0", whole, parts[0])
         else:
             t.count_up("0", whole, BLOCK * lanes, block)
             self.halves = {}
@@ -403,8 +444,11 @@ class _Printer:
         self.text.lanes = lanes
 
     def _accumulate(self, accumulator: Accumulator) -> None:
-        t = self.text
-        value = accumulator.widened(t, self._value(accumulator.item.value))
+        t, item = self.text, accumulator.item
+        if self.mask is None and item.op == "sum" and item.value.op == "mul" and item.value.dtype is float64:
+            accumulator.add_product(t, *map(self._value, item.value.args))
+            return
+        value = accumulator.widened(t, self._value(item.value))
         if self.mask is not None:
             value = t.select(self.mask, value, accumulator.neutral(t), accumulator.element)
         accumulator.add(t, value)
@@ -443,25 +487,23 @@ class _Printer:
             scalar = t.put(f"load {element}, ptr {address}, align {align}")
             t.lanes = lanes
             value = t.splat(scalar, element)
-        elif step == 1 and self.mask is None:
+        elif step != 1:
+            value = self._gathered(element, align, self._lane_addresses(address, element, step))
+        elif self.mask is None:
             value = t.put(f"load {t.type(element)}, ptr {address}, align {align}")
-        elif step == 1:
-            value = self._masked("load", element, align, address)
         else:
-            value = self._masked("gather", element, align, self._lane_addresses(address, element, step))
+            value = t.masked_load(element, align, address, self.mask)
         if dtype is boolean:
             value = t.put(f"icmp ne {t.type('i8')} {value}, {t.number(0, 'i8')}")
         return value
 
-    def _masked(self, kind: str, element: str, align: int, address: str) -> str:
+    def _gathered(self, element: str, align: int, addresses: str) -> str:
         t, whole = self.text, self.text.type(element)
-        pointer = "ptr" if kind == "load" else f"<{t.lanes} x ptr>"
-        space = "p0" if kind == "load" else f"v{t.lanes}p0"
-        name = f"llvm.masked.{kind}.{t.suffix(element)}.{space}"
-        mask = self.mask or t.number(1, "i1")
+        pointer, mask = f"<{t.lanes} x ptr>", self.mask or t.number(1, "i1")
+        name = f"llvm.masked.gather.{t.suffix(element)}.v{t.lanes}p0"
         t.functions[name] = f"declare {whole} @{name}({pointer}, i32 immarg, {t.type('i1')}, {whole})"
         zero = t.number(0, element)
-        return t.put(f"call {whole} @{name}({pointer} {address}, i32 {align}, {t.type('i1')} {mask}, {whole} {zero})")
+        return t.put(f"call {whole} @{name}({pointer} {addresses}, i32 {align}, {t.type('i1')} {mask}, {whole} {zero})")
 
     def _store(self, store: Store) -> None:
         t = self.text
@@ -473,16 +515,20 @@ class _Printer:
         address = self._address(store.buffer, store.access)
         step = self._step(store.access)
         if t.lanes == 1 or (step == 1 and self.mask is None):
-            t.line(f"store {t.type(element)} {value}, ptr {address}, align {align}")
+            if store.buffer in self.past and t.lanes > 1:
+                hint = f"align {t.lanes * align}, !nontemporal !{{i32 1}}"
+            else:
+                hint = f"align {align}"
+            t.line(f"store {t.type(element)} {value}, ptr {address}, {hint}")
             return
-        kind, pointer, space = "store", "ptr", "p0"
-        if step != 1:
-            kind, pointer, space = "scatter", f"<{t.lanes} x ptr>", f"v{t.lanes}p0"
-            address = self._lane_addresses(address, element, step)
-        name = f"llvm.masked.{kind}.{t.suffix(element)}.{space}"
+        if step == 1 and self.mask is not None:
+            t.masked_store(element, align, value, address, self.mask)
+            return
+        addresses, pointer = self._lane_addresses(address, element, step), f"<{t.lanes} x ptr>"
+        name = f"llvm.masked.scatter.{t.suffix(element)}.v{t.lanes}p0"
         whole, mask = t.type(element), self.mask or t.number(1, "i1")
         t.functions[name] = f"declare void @{name}({whole}, {pointer}, i32 immarg, {t.type('i1')})"
-        t.line(f"call void @{name}({whole} {value}, {pointer} {address}, i32 {align}, {t.type('i1')} {mask})")
+        t.line(f"call void @{name}({whole} {value}, {pointer} {addresses}, i32 {align}, {t.type('i1')} {mask})")
 
     # expressions
 

@@ -8,7 +8,6 @@ beside the extreme, and tell at its end whether there was one.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.loops.ir import Accumulate
@@ -65,6 +64,12 @@ class Accumulator:
         largest = t.call("smax", bits, t.put(f"load {integers}, ptr {self.marks}"), size)
         t.line(f"store {integers} {largest}, ptr {self.marks}")
 
+    def add_product(self, t: Text, a: str, b: str) -> None:
+        """Add a product of float64 to a sum, rounded once."""
+        whole = t.type(self.element)
+        old = t.put(f"load {whole}, ptr {self.slot}")
+        t.line(f"store {whole} {t.fma(a, b, old, self.element)}, ptr {self.slot}")
+
     def _beyond(self, t: Text, a: str, b: str) -> str:
         """The extreme of two floats; the second one if there is NaN."""
         relation = "ogt" if self.item.op == "max" else "olt"
@@ -112,27 +117,15 @@ class Accumulator:
         """The lanes combined by halves, as a scalar of the dtype of what is reduced."""
         bits, combined = self._bits, self._beyond if self.marks else self.combined
         t.lanes = lanes
-        value = _halved(t, t.put(f"load {t.type(self.element)}, ptr {self.slot}"), self.element, combined)
+        held = t.put(f"load {t.type(self.element)}, ptr {self.slot}")
+        value = t.halved(held, self.element, lambda a, b: combined(t, a, b))
         if self.marks:
             t.lanes = lanes
             marks = t.put(f"load {t.type(bits)}, ptr {self.marks}")
-            largest = _halved(t, marks, bits, lambda t, a, b: t.call("smax", bits, a, b))
+            largest = t.halved(marks, bits, lambda a, b: t.call("smax", bits, a, b))
             unordered = t.put(f"icmp sgt {bits} {largest}, {INFINITE[bits]}")
             value = t.select(unordered, t.convert("bitcast", largest, bits, self.element), value, self.element)
         return self.narrowed(t, value)
-
-
-def _halved(t: Text, value: str, element: str, combined: Callable[[Text, str, str], str]) -> str:
-    """A vector combined by halves to a scalar."""
-    while t.lanes > 1:
-        lanes, half = t.lanes, t.lanes // 2
-        if half == 1:
-            halves = [t.put(f"extractelement {t.type(element)} {value}, i64 {lane}") for lane in range(lanes)]
-        else:
-            halves = [t.lanes_of(value, element, first, half) for first in (0, half)]
-        t.lanes = half
-        value = combined(t, *halves)
-    return value
 
 
 INFINITE = {"i32": 0x7F800000, "i64": 0x7FF0 << 48}

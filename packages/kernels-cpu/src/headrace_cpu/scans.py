@@ -15,7 +15,7 @@ import numpy as np
 
 from headrace import Operation
 from headrace.types import Array, DType, bfloat16, float16
-from headrace_cpu.text import Text, storage_type
+from headrace_cpu.text import Text, combine, storage_type
 
 __all__ = ["Scan", "scan_call"]
 
@@ -77,8 +77,7 @@ class _Writer:
 
     def write(self) -> None:
         t = self.t
-        self.source = t.put("load ptr, ptr %args")
-        self.target = t.put(f"load ptr, ptr {t.put('getelementptr ptr, ptr %args, i64 2')}")
+        self.source, self.target = t.argument(0), t.argument(2)
         t.count_up("%begin", "%end", 1, self._line)
 
     def _line(self, outer: str) -> None:
@@ -93,14 +92,15 @@ class _Writer:
         def step(number: str) -> None:
             before = t.put(f"sub i64 {number}, 1")
             given = start(self.source, before if scan.exclusive else number)
-            self._combine(start(self.target, number), start(self.target, before), given)
+            target, earlier = start(self.target, number), start(self.target, before)
+            combine(t, scan.operator, scan.dtype, scan.inner, self.lanes, target, (earlier, given))
 
         begun = 0
         if scan.exclusive:
             self._fill(start(self.target, "0"))
             begun = 1
         if begun < scan.length:
-            self._copy(start(self.target, str(begun)), start(self.source, "0"))
+            t.copy_bytes(start(self.target, str(begun)), start(self.source, "0"), scan.inner * scan.dtype.size)
         t.count_up(str(min(begun + 1, scan.length)), str(scan.length), 1, step)
 
     def _fill(self, target: str) -> None:
@@ -112,28 +112,6 @@ class _Writer:
             t.line(f"store {element} {neutral}, ptr {t.put(f'getelementptr {element}, ptr {target}, i64 {place}')}")
 
         t.count_up("0", str(scan.inner), 1, store)
-
-    def _copy(self, target: str, source: str) -> None:
-        self.t.functions["llvm.memcpy.p0.p0.i64"] = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
-        size = self.scan.inner * self.scan.dtype.size
-        self.t.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {size}, i1 false)")
-
-    def _combine(self, target: str, before: str, given: str) -> None:
-        whole = self.scan.inner // self.lanes * self.lanes
-        bases = target, before, given
-        if whole:
-            self.t.count_up("0", str(whole), self.lanes, lambda place: self._elements(bases, place, self.lanes))
-        if whole < self.scan.inner:
-            self.t.count_up(str(whole), str(self.scan.inner), 1, lambda place: self._elements(bases, place, 1))
-
-    def _elements(self, bases: tuple[str, str, str], place: str, lanes: int) -> None:
-        t, dtype = self.t, self.scan.dtype
-        element = storage_type(dtype)
-        kind = element if lanes == 1 else f"<{lanes} x {element}>"
-        target, *others = (t.put(f"getelementptr {element}, ptr {base}, i64 {place}") for base in bases)
-        before, given = (t.put(f"load {kind}, ptr {pointer}, align {dtype.size}") for pointer in others)
-        instruction = f"{'f' * dtype.is_floating}{self.scan.operator}"
-        t.line(f"store {kind} {t.put(f'{instruction} {kind} {before}, {given}')}, ptr {target}, align {dtype.size}")
 
 
 def scan_call(op: Operation, shapes: Sequence[tuple[int, ...]], axis: Array | None) -> Scan | None:

@@ -10,10 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from headrace import Tensor
 from headrace.interfaces import VariableStorage
 from headrace.loops.fusion import Group, Item
 from headrace.plan import Program
+from headrace.types import Array
 from headrace_cpu.lists import ListUse
 
 __all__ = ["Key", "Schedule", "is_variable"]
@@ -66,6 +69,39 @@ class Schedule:
     def lines_of(self, item: int) -> tuple[int, ...]:
         """The positions of the lines whose work an item does, in order."""
         return self.together.get(item, (self.lines[item],))
+
+    def root(self, number: int) -> Key:
+        """The key of a value's memory."""
+        return self.roots.get(number, number)
+
+    def constant(self, number: int) -> Array | None:
+        """The array that a value is known to be, or None."""
+        value = self.program.constants.get(number)
+        return value if isinstance(value, np.ndarray) else None
+
+    def storage(self, number: int) -> VariableStorage | None:
+        """The variable behind a handle that is known when the plan is made."""
+        found: Any = self.program.constants.get(number)
+        if self.program.tensors[number].dtype.kind != "resource" or not hasattr(found, "acquire"):
+            return None
+        if found.shape.is_fully_defined and found.dtype.size:
+            return found  # type: ignore[no-any-return]  # what a handle stands for
+        return None
+
+    def memory_of(self, number: Key) -> Key:
+        """The key of a value's memory, or of the variable behind a handle; of a key itself."""
+        if isinstance(number, tuple):
+            return number
+        storage = self.storage(number)
+        return self.root(number) if storage is None else self.storage_key(storage)
+
+    def readers(self) -> dict[Key, set[int]]:
+        """For each memory the groups that read it."""
+        found: dict[Key, set[int]] = {}
+        for number, group in enumerate(self.groups):
+            for key in group.reads:
+                found.setdefault(key, set()).add(number)
+        return found
 
     def storage_key(self, storage: VariableStorage) -> Variable:
         """The key of a variable's memory."""

@@ -7,33 +7,27 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from headrace import Operation
-from headrace.interfaces import VariableStorage
-from headrace.loops.fusion import Item, fits_alone, fuse
-from headrace.loops.lowering import Output
+from headrace.loops.fusion import Item, fuse
 from headrace.loops.recompute import recomputed
-from headrace.loops.registry import LoopContext, find_loops
-from headrace.loops.value import Value, constant
 from headrace.plan import Line, Program
-from headrace.types import Array
 from headrace_cpu.absorbing import Absorbed, Call, absorb
 from headrace_cpu.gathering import Gather, gather_call
+from headrace_cpu.indices import FirstRows, RangeCheck
 from headrace_cpu.lists import CHANGING, RECORD, ListOp, ListUse
+from headrace_cpu.looping import line_loops
 from headrace_cpu.onednn import Request
 from headrace_cpu.ordering import ordered
 from headrace_cpu.placing import place
-from headrace_cpu.scalars import prints
 from headrace_cpu.scans import Scan, scan_call
-from headrace_cpu.scattering import FirstRows, RangeCheck, Rows, known_below, rows_call
+from headrace_cpu.scattering import Rows, rows_call
 from headrace_cpu.schedule import Key, Schedule, is_variable
-from headrace_cpu.values import READING, VIEWS, byte_count, integers, is_native, stored
+from headrace_cpu.values import READING, VIEWS, byte_count, is_native
 
 __all__ = ["schedule"]
 
-UNIFORM = 1 << 16
-"""Elements up to which a constant is looked at for being one number everywhere."""
+_TELLING = {"StridedSlice": 3, "StridedSliceGrad": 3, "Cumsum": 1, "Cumprod": 1}
+"""For types of work on rows which input says how: an axis, strides, a number of segments. Elsewhere it is input 2."""
 
 
 def schedule(
@@ -50,18 +44,18 @@ def schedule(
     result = Schedule(program, lists=lists)
     result.roots.update(lists.roots)
     result.sizes.update((root, RECORD) for root in set(lists.roots.values()))
-    made = _Maker(result, library, nested)
+    scheduler = _Scheduler(result, library, nested)
     for position, line in enumerate(program.lines):
-        made.add(position, line)
+        scheduler.add(position, line)
     result.groups = fuse(result.items, result.sizes)
     result.order = ordered(result)
-    kept = {result.roots.get(number, number) for number in program.results}
+    kept = {result.root(number) for number in program.results}
     result.again = recomputed(result.items, result.groups, kept)
     return result
 
 
 @dataclass(slots=True)
-class _Maker:
+class _Scheduler:
     schedule: Schedule
     library: Callable[[Request], Any]
     nested: Callable[[Line], Any]
@@ -74,17 +68,18 @@ class _Maker:
         program = self.schedule.program
         self.absorbed = absorb(program, self.library)
         place(program, self.absorbed, self.library)
+        self._find_uses()
+        self._find_writes()
+
+    def _find_uses(self) -> None:
+        """Find the last use of each value; results are used after all lines."""
+        program = self.schedule.program
         for position, line in enumerate(program.lines):
             call = self.absorbed.calls.get(position)
             for number in line.inputs if call is None else (*line.inputs, *call.inputs, *call.extras):
                 self.uses[number] = position
             if line.op.type in VIEWS and line.inputs:
                 self.uses[line.outputs[0]] = position
-            if line.op.type not in READING:
-                for number in line.inputs:
-                    storage = self.storage(number)
-                    if storage is not None:
-                        self.writes.setdefault(self.schedule.storage_key(storage), []).append(position)
         for line in reversed(program.lines):  # the uses of a view are uses of what it views
             if line.op.type in VIEWS and line.outputs[0] in self.uses:
                 source = line.inputs[0]
@@ -95,29 +90,24 @@ class _Maker:
             if line.op.type in VIEWS and self.uses.get(line.outputs[0]) == len(program.lines):
                 self.uses[line.inputs[0]] = len(program.lines)
 
-    def _request(self, op: Operation, inputs: Sequence[int], outputs: Sequence[int]) -> Request:
-        program = self.schedule.program
-        dtypes = tuple(program.tensors[number].dtype for number in (*inputs, *outputs))
-        return Request(op, dtypes, tuple(_known(program.constants.get(number)) for number in inputs))
+    def _find_writes(self) -> None:
+        """Find the lines that may write each variable."""
+        for position, line in enumerate(self.schedule.program.lines):
+            storages = () if line.op.type in READING else map(self.schedule.storage, line.inputs)
+            for storage in storages:
+                if storage is not None:
+                    self.writes.setdefault(self.schedule.storage_key(storage), []).append(position)
 
-    def storage(self, number: int) -> VariableStorage | None:
-        """The variable behind a handle that is known when the plan is made."""
-        program = self.schedule.program
-        found: Any = program.constants.get(number)
-        if program.tensors[number].dtype.kind != "resource" or not hasattr(found, "acquire"):
-            return None
-        if found.shape.is_fully_defined and found.dtype.size:
-            return found  # type: ignore[no-any-return]  # what a handle stands for
-        return None
-
-    def root(self, number: int) -> Key:
-        return self.schedule.roots.setdefault(number, number)
+    def _request(self, line: Line) -> Request:
+        tensors = self.schedule.program.tensors
+        dtypes = tuple(tensors[number].dtype for number in (*line.inputs, *line.outputs))
+        return Request(line.op, dtypes, tuple(map(self.schedule.constant, line.inputs)))
 
     def add(self, position: int, line: Line) -> None:
         """Add what a line does."""
         lists = self.schedule.lists
         if position in lists.views:
-            self.finished[line.op] = self._waits(line)
+            self._add_nothing(line)
         elif position in lists.calls:
             self._list_call(position, line, lists.calls[position])
         else:
@@ -132,82 +122,97 @@ class _Maker:
         else:
             inputs, changed = line.inputs, tuple(line.inputs[place] for place in call.changed)
             self.schedule.nested.add(number)
-        made = tuple(output for output in line.outputs if self.root(output) == output)
+        made = tuple(output for output in line.outputs if self.schedule.root(output) == output)
         constants = self.schedule.program.constants
-        reads = tuple(dict.fromkeys(self.root(item) for item in inputs if item not in constants))
+        reads = tuple(dict.fromkeys(self.schedule.root(item) for item in inputs if item not in constants))
         item = Item(
             name=line.op.name,
             outputs=(),
             reads=reads,
-            writes=(*made, *map(self.root, changed)),
+            writes=(*made, *map(self.schedule.root, changed)),
             mutable=frozenset(key for key in reads if isinstance(key, tuple)),
             after=self._waits(line),
         )
         self.schedule.library[number] = call
-        self.schedule.memory[number] = tuple(map(self.root, inputs)), made
+        self.schedule.memory[number] = tuple(map(self.schedule.root, inputs)), made
         self._append(position, line.op, [item])
 
     def _computation(self, position: int, line: Line) -> None:
-        at = line.op
-        tensors = self.schedule.program.tensors
-        native = all(is_native(tensors[n]) or self.storage(n) is not None for n in line.inputs) and all(
-            is_native(tensors[n]) for n in line.outputs
-        )
-        if native and (self._view(line) or self._read(position, line)):
-            self.finished[line.op] = self._waits(line)
-            return
-        if position in self.absorbed.lines:
-            self.finished[line.op] = self._waits(line)
-            return
-        inputs: tuple[Key, ...] = line.inputs
-        outputs = line.outputs
-        extras: tuple[int, ...] = ()
-        waits, items = self._waits(line), None
-        changed: tuple[int, ...] = ()
-        call = self.absorbed.calls.get(position)
-        if call is not None:
-            step, inputs, extras, outputs = call.step, call.inputs, call.extras, call.outputs
-            position, line = call.line, self.schedule.program.lines[call.line]
-            if call.packing is not None:
-                inputs = (inputs[0], self._packed(position, line, call))
-            if call.variable is not None:  # it is written in place of the output
-                self.schedule.roots[outputs[0]] = self.memory(call.variable)
-                changed, outputs = (call.variable,), ()
-            self.schedule.together[len(self.schedule.items)] = call.lines
+        """Add a line whose values are arrays: choose what computes it."""
+        native = self._is_native(line)
+        if (native and (self._view(line) or self._read(position, line))) or position in self.absorbed.lines:
+            self._add_nothing(line)
+        elif position in self.absorbed.calls:
+            self._absorbing_call(line, self.absorbed.calls[position])
+        elif native and (loops := line_loops(self.schedule, line, self._controls(line))) is not None:
+            if loops.check is not None:
+                self.schedule.checks[len(self.schedule.items)] = loops.check
+            self._append(position, line.op, loops.items)
+        elif native and (call := self._call(line)) is not None:
+            self._native_call(position, line, call)
+        elif native and (call := self.nested(line)) is not None:
+            self._native_call(position, line, call, nested=True)
         else:
-            items = self._loops(line) if native else None
-            alone = native and items is None and line.op.type != "AddN"  # a library adds only what it multiplies itself
-            step = (
-                (self._gather(line) or self._rows(line) or self.library(self._request(line.op, inputs, outputs)))
-                if alone
-                else None
-            )
-            if alone and step is None:
-                step = self.nested(line)
-                if step is not None:
-                    self.schedule.nested.add(len(self.schedule.items))
-        if items is None:
-            if step is not None:
-                waits |= self._checked(position, line, step)
-                if isinstance(step, Rows) and step.change != "sum":
-                    changed = line.inputs[:1]
-                self.schedule.library[len(self.schedule.items)] = step
-                made = (*outputs, *map(self.memory, changed))
-                self.schedule.memory[len(self.schedule.items)] = tuple(map(self.memory, inputs)), made
-                self.schedule.extras[len(self.schedule.items)] = tuple(map(self.memory, extras))
-            items = [self._opaque(line, (*inputs, *extras), outputs, waits, call is not None and call.partial)]
-        self._append(position, at, items)
+            self._append(position, line.op, [self._item(line, line.inputs, line.outputs, self._waits(line))])
+
+    def _add_nothing(self, line: Line) -> None:
+        """Let others wait for what a line waits for: it needs no item."""
+        self.finished[line.op] = self._waits(line)
+
+    def _is_native(self, line: Line) -> bool:
+        """True if all that a line reads and writes has native memory."""
+        tensors, storage = self.schedule.program.tensors, self.schedule.storage
+        reads = all(is_native(tensors[number]) or storage(number) is not None for number in line.inputs)
+        return reads and all(is_native(tensors[number]) for number in line.outputs)
+
+    def _absorbing_call(self, last: Line, call: Call) -> None:
+        """Add a library call that does the work of several lines, at the place of the last one."""
+        schedule, waits = self.schedule, self._waits(last)
+        line = schedule.program.lines[call.line]
+        inputs: tuple[Key, ...] = call.inputs
+        outputs, changed = call.outputs, call.outputs[:0]
+        if call.packing is not None:
+            inputs = (inputs[0], self._packed(call.line, line, call))
+        if call.variable is not None:  # it is written in place of the output
+            schedule.roots[outputs[0]] = schedule.memory_of(call.variable)
+            changed, outputs = (call.variable,), ()
+        schedule.together[len(schedule.items)] = call.lines
+        self._note_call(call.step, inputs, (*outputs, *map(schedule.memory_of, changed)), call.extras)
+        item = self._item(line, (*inputs, *call.extras), outputs, waits, partial=call.partial)
+        self._append(call.line, last.op, [item])
+
+    def _call(self, line: Line) -> Any:
+        """The call that a line is: work on whole rows, or what a library does; None if it is neither."""
+        if line.op.type == "AddN":  # a library adds only what it multiplies itself
+            return None
+        return self._row_call(line) or self.library(self._request(line))
+
+    def _native_call(self, position: int, line: Line, call: Any, *, nested: bool = False) -> None:
+        """Add a call that does the work of one line."""
+        waits = self._waits(line) | self._checked(position, line, call)
+        changes = isinstance(call, Rows) and call.change != "sum"
+        changed = map(self.schedule.memory_of, line.inputs[:1] if changes else ())
+        if nested:
+            self.schedule.nested.add(len(self.schedule.items))
+        self._note_call(call, line.inputs, (*line.outputs, *changed))
+        self._append(position, line.op, [self._item(line, line.inputs, line.outputs, waits)])
+
+    def _note_call(self, call: Any, inputs: Sequence[Key], made: tuple[Key, ...], extras: Sequence[Key] = ()) -> None:
+        """Say of the item that is added next what computes it from which memory, and what it reads after that."""
+        schedule, number = self.schedule, len(self.schedule.items)
+        schedule.library[number] = call
+        schedule.memory[number] = tuple(map(schedule.memory_of, inputs)), made
+        schedule.extras[number] = tuple(map(schedule.memory_of, extras))
 
     def _packed(self, position: int, line: Line, call: Call) -> Key:
         """The memory of a factor in the layout of a product, which is filled before the first product that reads it."""
-        key, source = ("packed", call.packing), self.memory(call.inputs[1])
+        key, source = ("packed", call.packing), self.schedule.memory_of(call.inputs[1])
         if key not in self.schedule.sizes:
-            number, packing = len(self.schedule.items), call.step.packing
+            packing = call.step.packing
             self.schedule.sizes[key] = packing.size
-            self.schedule.library[number] = packing.call
-            self.schedule.memory[number] = (source,), (key,)
-            strict = frozenset([source]) if isinstance(source, tuple) else frozenset()
-            self._append(position, line.op, [Item(line.op.name, (), (source,), (key,), strict, self._waits(line))])
+            self._note_call(packing.call, [source], (key,))
+            mutable = frozenset([source]) if isinstance(source, tuple) else frozenset()
+            self._append(position, line.op, [Item(line.op.name, (), (source,), (key,), mutable, self._waits(line))])
         return key
 
     def _append(self, position: int, at: Operation, items: Sequence[Item]) -> None:
@@ -265,14 +270,14 @@ class _Maker:
             return False
         if line.op.type == "EnsureShape" and not source.shape.is_fully_defined:
             return False
-        self.schedule.roots[line.outputs[0]] = self.root(line.inputs[0])
+        self.schedule.roots[line.outputs[0]] = self.schedule.root(line.inputs[0])
         return True
 
     def _read(self, position: int, line: Line) -> bool:
         """Read a variable where it lies, if nothing writes to it before the last use of what is read."""
         if line.op.type != "ReadVariableOp":
             return False
-        storage = self.storage(line.inputs[0])
+        storage = self.schedule.storage(line.inputs[0])
         if storage is None or storage.shape.as_tuple() != line.op.outputs[0].shape.as_tuple():
             return False
         key = self.schedule.storage_key(storage)
@@ -283,122 +288,46 @@ class _Maker:
         self._note_size(key)
         return True
 
-    def _value(self, number: int) -> Value:
-        """An input as a value; a constant that is one number everywhere is that number."""
-        program = self.schedule.program
-        tensor = program.tensors[number]
-        storage = self.storage(number)
-        if storage is not None:
-            return Value("input", storage.dtype, storage.shape.as_tuple(), (), self.schedule.storage_key(storage))
-        shape, dtype = tensor.shape.as_tuple(), stored(tensor.dtype)
-        uniform = _uniform(program.constants.get(number))
-        if uniform is not None:
-            scalar = constant(uniform, dtype)
-            return Value("view", dtype, shape, (scalar,), ()) if shape else scalar
-        return Value("input", dtype, shape, (), self.root(number))
+    def _row_call(self, line: Line) -> Gather | Scan | Rows | FirstRows | None:
+        """The work on whole rows that a line is, or None."""
+        shapes = [self._shape(number) for number in line.inputs]
+        place = _TELLING.get(line.op.type, 2)
+        known = self.schedule.constant(line.inputs[place]) if len(line.inputs) > place else None
+        for found in (gather_call, scan_call, rows_call):
+            call = found(line.op, shapes, known)
+            if call is not None:
+                return call
+        return None
 
-    def _loops(self, line: Line) -> list[Item] | None:
-        program = self.schedule.program
-        context = LoopContext(line.op, [_known(program.constants.get(number)) for number in line.inputs])
-        values = [self._value(number) for number in line.inputs]
-        results = [values[0]] if line.op.type == "ReadVariableOp" else find_loops(context, values)
-        if results is None or any(0 in value.shape for value in results):
-            return None
-        storages = [self.storage(number) for number in line.inputs]
-        handles = [self.schedule.storage_key(storage) for storage in storages if storage is not None]
-        keys: list[Key] = list(line.outputs) if line.outputs else list(handles)
-        if len(keys) != len(results) or len(set(handles)) < len(handles):
-            return None
-        for key, value in zip(keys, results, strict=True):
-            wanted = self.schedule.storages[key[1]] if isinstance(key, tuple) else program.tensors[key]
-            if value.shape != wanted.shape.as_tuple() or value.dtype is not stored(wanted.dtype):
-                return None
-        outputs = [made for key, value in zip(keys, results, strict=True) for made in _outputs(key, value)]
-        found: dict[int, Value] = {}
-        stack = [output.value for output in outputs]
-        while stack:
-            value = stack.pop()
-            if id(value) not in found:
-                found[id(value)] = value
-                stack.extend(value.args)
-        if not all(_printed(value) for value in found.values()):
-            return None
-        reads = dict.fromkeys(value.payload for value in found.values() if value.op == "input")
-        strict: set[Key] = {key for key in (*reads, *keys) if isinstance(key, tuple)}
-        if line.op.type == "SparseSoftmaxCrossEntropyWithLogits":
-            labels = line.inputs[1]
-            if labels in program.constants and _uniform(program.constants[labels]) is not None:
-                return None
-            self.schedule.checks[len(self.schedule.items)] = self.root(labels), values[0].shape[-1]
-            strict.add(self.root(labels))  # they lie in memory before, not only in the registers of the region
-        reduced = any(value.op == "reduce" for value in found.values())
-        groups = [outputs] if reduced else _by_shape(outputs)
-        made = [
-            Item(
-                name=line.op.name,
-                outputs=tuple(group),
-                reads=tuple(reads if reduced else _read_by(group)),
-                writes=tuple(dict.fromkeys(output.key for output in group)),
-                mutable=frozenset(strict),
-                after=self._controls(line),
-                partial=group[0].piece is not None,
-            )
-            for group in groups
-        ]
-        return made if not reduced or fits_alone(made[0]) else None
+    def _shape(self, number: int) -> tuple[int, ...]:
+        """The shape of a value, or of the variable behind a handle."""
+        storage = self.schedule.storage(number)
+        return (self.schedule.program.tensors[number] if storage is None else storage).shape.as_tuple()
 
-    def _rows(self, line: Line) -> Scan | Rows | FirstRows | None:
-        program = self.schedule.program
-        shapes: list[tuple[int, ...]] = []
-        for number in line.inputs:
-            storage = self.storage(number)
-            shapes.append((program.tensors[number] if storage is None else storage).shape.as_tuple())
-        place = {"StridedSliceGrad": 3, "Cumsum": 1, "Cumprod": 1}.get(line.op.type, 2)
-        known = _known(program.constants.get(line.inputs[place])) if len(line.inputs) > place else None
-        return scan_call(line.op, shapes, known) or rows_call(line.op, shapes, known)
-
-    def _checked(self, position: int, line: Line, step: Any) -> frozenset[int]:
+    def _checked(self, position: int, line: Line, call: Any) -> frozenset[int]:
         """Look at indices before variables are locked: a change that is refused leaves all of them as they are."""
-        if not isinstance(step, Rows) or step.change == "sum" or line.op.type == "_ScatterRows":
+        if not isinstance(call, Rows) or call.change == "sum" or line.op.type == "_ScatterRows":
             return frozenset()
-        number, indices = len(self.schedule.items), line.inputs[1]
-        key = self.memory(indices)
-        self.schedule.library[number] = RangeCheck(step.index, step.count, step.rows)
-        self.schedule.memory[number] = (key,), ()
-        self.schedule.extras[number] = ()
-        reads = () if indices in self.schedule.program.constants else (key,)
-        strict = frozenset(item for item in reads if isinstance(item, tuple))
-        self._append(position, line.op, [Item(line.op.name, (), reads, (), strict, self._controls(line))])
+        number, indices = len(self.schedule.items), line.inputs[1:2]
+        self._note_call(RangeCheck(call.index, call.count, call.rows), indices, ())
+        self._append(position, line.op, [self._item(line, indices, (), self._controls(line))])
         return frozenset({number})
 
-    def _gather(self, line: Line) -> Gather | None:
-        if line.op.type not in ("GatherV2", "ResourceGather", "StridedSlice", "_GatherRows"):
-            return None
-        constants = self.schedule.program.constants
-        storage = self.storage(line.inputs[0])
-        shape = (storage if storage is not None else self.schedule.program.tensors[line.inputs[0]]).shape.as_tuple()
-        if line.op.type == "_GatherRows" and not known_below(line.op.inputs[1], shape[0]):
-            return None
-        place = 3 if line.op.type == "StridedSlice" else 2
-        return gather_call(
-            line.op, _known(constants.get(line.inputs[place])) if len(line.inputs) > place else None, shape
-        )
-
-    def memory(self, number: Key) -> Key:
-        """The key of a value, or of the variable behind a handle; of a key itself."""
-        if isinstance(number, tuple):
-            return number
-        storage = self.storage(number)
-        return self.root(number) if storage is None else self.schedule.storage_key(storage)
-
-    def _opaque(
-        self, line: Line, inputs: Sequence[Key], outputs: Sequence[int], waits: frozenset[int], partial: bool
+    def _item(
+        self,
+        line: Line,
+        inputs: Sequence[Key],
+        outputs: Sequence[int],
+        waits: frozenset[int],
+        *,
+        partial: bool = False,
     ) -> Item:
+        """An item that is not made of loops: nothing is fused with it."""
         reads: list[Key] = []
         handles: list[Key] = []
         for number in inputs:
-            key = self.memory(number)
-            if isinstance(number, int) and self.storage(number) is not None:
+            key = self.schedule.memory_of(number)
+            if isinstance(number, int) and self.schedule.storage(number) is not None:
                 handles.append(key)
             elif number not in self.schedule.program.constants:
                 reads.append(key)
@@ -412,62 +341,3 @@ class _Maker:
             after=waits,
             partial=partial,
         )
-
-
-def _outputs(key: Key, value: Value) -> list[Output]:
-    """What to write for one output of a rule: itself, or its pieces after what stands between them."""
-    if value.op != "assemble":
-        return [Output(key, value)]
-    places, filling = value.payload
-    pieces = [Output(key, part, place) for part, place in zip(value.args, places, strict=True)]
-    if filling is None:
-        return pieces
-    blank = Value("view", value.dtype, value.shape, (constant(filling, value.dtype),), ())
-    return [Output(key, blank), *pieces]
-
-
-def _by_shape(outputs: list[Output]) -> list[list[Output]]:
-    """Pieces of one shape together, so that they may share a region; what is not a piece alone and first."""
-    groups: dict[tuple[Any, ...], list[Output]] = {}
-    for output in outputs:
-        groups.setdefault((output.piece is None, output.value.shape), []).append(output)
-    return list(groups.values())
-
-
-def _read_by(outputs: list[Output]) -> list[Key]:
-    found: dict[Key, None] = {}
-    seen: set[int] = set()
-    stack = [output.value for output in outputs]
-    while stack:
-        value = stack.pop()
-        if id(value) not in seen:
-            seen.add(id(value))
-            stack.extend(value.args)
-            if value.op == "input":
-                found[value.payload] = None
-    return list(found)
-
-
-def _known(value: Any) -> Array | None:
-    return value if isinstance(value, np.ndarray) else None
-
-
-def _uniform(value: Any) -> int | float | bool | None:
-    """The number that all elements of a constant are, or None."""
-    if not isinstance(value, np.ndarray) or not 0 < value.size <= UNIFORM or value.dtype == object:
-        return None
-    value = integers(value)
-    first = value.reshape(-1)[:1]
-    if value.dtype.kind == "c" or value.tobytes() != first.tobytes() * value.size:
-        return None
-    number = first[0]
-    return float(number) if value.dtype.kind in "fV" else bool(number) if value.dtype.kind == "b" else int(number)
-
-
-def _printed(value: Value) -> bool:
-    if value.op in ("input", "view", "index", "position", "const"):
-        return True
-    if value.op == "reduce":
-        return value.payload[0] in ("sum", "prod", "max", "min", "any", "all")
-    operand = value.args[-1] if value.op == "select" else value.args[0]
-    return prints(value.op, operand.dtype)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -28,16 +27,17 @@ from headrace_cpu.driver import WrittenDriver, module_text, new_module, write_dr
 from headrace_cpu.estimates import contains_blocks
 from headrace_cpu.gathering import Gather
 from headrace_cpu.host import host
+from headrace_cpu.indices import FirstRows, RangeCheck
 from headrace_cpu.layout import Layout, Run, Unit
 from headrace_cpu.lists import ListOp
-from headrace_cpu.scattering import FirstRows, RangeCheck, Rows
+from headrace_cpu.pausing import Stop, stops_in
+from headrace_cpu.scattering import Rows
 from headrace_cpu.schedule import Key, is_variable
 from headrace_cpu.sharing import side_by_side
-from headrace_cpu.units import Stop, stops_in
+from headrace_cpu.statements import Expression, Statement, dying, joined, local
 
 __all__ = ["StepSource"]
 
-_VALUE = re.compile(r"\bv\d+\b")
 _Driver = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
 
@@ -104,14 +104,13 @@ class StepSource:
         }
         self.namespace |= {f"c{number}": value for number, value in self.program.constants.items()}
         self.view_names: dict[tuple[int, int], str] = {}
-        self.runs: list[str] = []
-        self.followed: list[str] = []
+        self._statements: list[Statement] = []
         started = 0
         for number, run in enumerate(layout.runs):
-            text, followed = self._run_texts(number, run, started)
-            self.runs.append(text)
-            self.followed.append(followed)
+            statement = self._hosted(run, started) if run.kind == "host" else self._native(number, run, started)
+            self._statements.append(statement)
             started += len(run.lines)
+        self._results = self._returned()
         self._load([number for number, run in enumerate(layout.runs) if run.kind != "host"])
         self.namespace["constants"] = self._constants.address()
 
@@ -120,37 +119,33 @@ class StepSource:
         addresses = host().load(*module_text(self._module, self.drivers)) if numbers else ()
         self.namespace |= {f"run{n}": _Driver(address) for n, address in zip(numbers, addresses, strict=True)}
 
-    def root(self, number: int) -> Key:
-        """The key of a value's memory."""
-        return self.layout.schedule.roots.get(number, number)
-
     # what each value is called
 
-    def value(self, number: int) -> str:
+    def value(self, number: int) -> Expression:
         """A value as Python sees it, in its own shape."""
-        program, root = self.program, self.root(number)
+        program, root = self.program, self.layout.schedule.root(number)
         if number in program.constants:
-            return f"c{number}"
+            return Expression(f"c{number}")
         same = isinstance(root, int) and program.tensors[root].shape == program.tensors[number].shape
         if isinstance(root, int) and root in self.layout.allocation.offsets:
-            return self.view(root, number)
+            return Expression(self.view(root, number))
         base = self.held(root)
         if same or (isinstance(root, tuple) and self._storage_shape(root) == self._shape(number)):
             return base
-        return f"{base}.reshape({self._shape(number)})"
+        return base.wrapped("", f".reshape({self._shape(number)})")
 
-    def held(self, key: Key) -> str:
+    def held(self, key: Key) -> Expression:
         """The array of a memory that is not in the arena."""
         if isinstance(key, tuple):
             storage = self.layout.schedule.storages[key[1]]
             name = f"read{key[1]}"
             self.namespace[name] = storage.read
-            return f"{name}()"
+            return Expression(f"{name}()")
         if key in self.layout.fresh:
-            return f"r{self.layout.fresh[key]}"
+            return Expression(f"r{self.layout.fresh[key]}")
         if key in self.program.constants:
-            return f"c{key}"
-        return f"v{key}"
+            return Expression(f"c{key}")
+        return local(key)
 
     def _shape(self, number: int) -> tuple[int, ...]:
         return self.program.tensors[number].shape.as_tuple()
@@ -170,50 +165,78 @@ class StepSource:
 
     # runs
 
-    def _run_texts(self, number: int, run: Run, started: int) -> tuple[str, str]:
-        """The text of a run, and what it is where a hook is called before each group of operations.
+    def _hosted(self, run: Run, started: int) -> Statement:
+        """A line of NumPy, before which so many operations have started."""
+        position = run.lines[0]
+        line = self.program.lines[position]
+        call = joined(self._host_arguments(line)).wrapped(f"f{position}(", ")")
+        targets = joined([local(number) for number in line.outputs]).text
+        listed = bool(line.outputs) and line.op.op_def.outputs[0].is_list
+        targets += "," if len(line.outputs) > 1 or listed else ""
+        text = f"{targets} = {call.text}" if targets else call.text
+        return Statement(text, f"hook({started}); {text}", call.reads, line.outputs)
+
+    def _host_arguments(self, line: Line) -> list[Expression]:
+        grouped: list[Any] = group_inputs(line.op, [self.value(number) for number in line.inputs])
+        arguments = [joined(item).wrapped("[", "]") if isinstance(item, list) else item for item in grouped]
+        planned = [self.view(n, n) for n in line.outputs if n in self.layout.host_outputs]
+        if planned:
+            out = planned[0] if len(planned) == 1 else f"({', '.join(planned)})"
+            arguments.append(Expression(f"out={out}" if line.kernel.direct else out))
+        return arguments
+
+    def _native(self, number: int, run: Run, started: int) -> Statement:
+        """The call of a driver.
 
         Args:
           number: of the run.
           run: what it does.
           started: how many operations come before it.
         """
-        if run.kind == "host":
-            text = self._host_text(run)
-            return text, f"hook({started}); {text}"
         block = block_of(self.layout, run.units, self._constants.offset)
         together = side_by_side(block) if self._module.openmp else ()
+        updates = run.kind == "update"  # then it holds the locks of variables, and does all of it or nothing
+        sizes = self.layout.schedule.sizes
         stops: Sequence[Stop] = ()
-        if run.kind == "compute":  # what updates variables holds their locks, and does all of it or nothing
-            sizes = self.layout.schedule.sizes
+        if not updates:
             stops = stops_in(run.units, lambda key: sizes.get(key, 0), calling.SLICE, together)
-        driver = write_driver(self._module, block, stops, together)
         table = len(self.drivers)
-        self.drivers.append(driver)
+        self.drivers.append(write_driver(self._module, block, stops, together))
         self.namespace[f"where{number}"] = tuple(self._failure(unit, block) for unit in run.units)
+        if updates:
+            return self._updating(number, run, block, table, started)
+        return self._computing(number, run, block, table, started)
+
+    def _computing(self, number: int, run: Run, block: Block, table: int, started: int) -> Statement:
+        """The call of the driver of a number that writes no variable."""
+        items = joined([self._item(key) for key in block.slots])
+        in_slices = f"run{number}, [{items.text}], context.arena, constants, context.tables[{table}], where{number}"
+        self.namespace[f"begins{number}"] = tuple(started + (unit.begins or 0) for unit in run.units)
+        if self.drivers[table].is_sliced:
+            text = f"slices({in_slices}, context.stores)"
+        else:
+            tail = f"context.arena, constants, context.addresses[{table}]"
+            text = f"run{number}([{items.text}], {tail}) and again(run{number}, [{items.text}], {tail}, where{number})"
+        followed = f"followed(hook, begins{number}, {in_slices}, context.stores)"
+        return Statement(text, followed, items.reads)
+
+    def _updating(self, number: int, run: Run, block: Block, table: int, started: int) -> Statement:
+        """The call of the driver of a number that writes variables, whose locks it takes."""
         written = {key for unit in run.units for key in unit.outputs if is_variable(key)}
-        tail = f"context.arena, constants, context.addresses[{table}]"
-        if run.kind == "compute":
-            items = f"[{', '.join(map(self._item, block.slots))}]"
-            in_slices = f"run{number}, {items}, context.arena, constants, context.tables[{table}], where{number}"
-            self.namespace[f"begins{number}"] = tuple(started + (unit.begins or 0) for unit in run.units)
-            followed = f"followed(hook, begins{number}, {in_slices}, context.stores)"
-            if driver.is_sliced:
-                return f"slices({in_slices}, context.stores)", followed
-            return f"run{number}({items}, {tail}) and again(run{number}, {items}, {tail}, where{number})", followed
         storages = self.layout.schedule.storages
         numbers = {id(storages[key[1]]): key[1] for key in written}
-        ordered = lock_order(storages[number] for number in numbers.values())
+        ordered = lock_order(storages[variable] for variable in numbers.values())
         held = [numbers[id(storage)] for storage in ordered]
         self.namespace[f"held{number}"] = tuple(ordered)
         self.namespace[f"blank{number}"] = self._blank(run, held)
         self.namespace[f"slots{number}"] = tuple(
             held.index(key[1]) if isinstance(key, tuple) and key in written else None for key in block.slots
         )
-        items = ", ".join("None" if key in written else self._item(key) for key in block.slots)
+        items = joined([Expression("None") if key in written else self._item(key) for key in block.slots])
         storing = f"slots{number}, held{number}, blank{number}, context.threads"
-        text = f"update(run{number}, [{items}], {storing}, {tail}, where{number})"
-        return text, f"hook({started}); {text}"
+        tail = f"context.arena, constants, context.addresses[{table}]"
+        text = f"update(run{number}, [{items.text}], {storing}, {tail}, where{number})"
+        return Statement(text, f"hook({started}); {text}", items.reads)
 
     def _new_store(self) -> int:
         self.store_count += 1
@@ -264,42 +287,38 @@ class StepSource:
             None if ("variable", number) in read else shape for number, shape in zip(held, shapes, strict=True)
         )
 
-    def _item(self, key: Key) -> str:
+    def _item(self, key: Key) -> Expression:
         """An array for the list; what NumPy kernels gave is checked, since native code trusts it."""
         made_by_host = any(
             run.kind == "host" and key in self.program.lines[run.lines[0]].outputs for run in self.layout.runs
         )
+        held = self.held(key)
         if not made_by_host:
-            return self.held(key)
+            return held
         tensor = self.program.tensors[key]
         self.namespace[f"spec{key}"] = (tensor.dtype.array_type, tensor.shape.as_tuple())
-        return f"checked({self.held(key)}, spec{key})"
-
-    def _host_text(self, run: Run) -> str:
-        position = run.lines[0]
-        line = self.program.lines[position]
-        arguments = self._host_arguments(line)
-        call = f"f{position}({', '.join(arguments)})"
-        outputs = [f"v{number}" for number in line.outputs]
-        listed = bool(outputs) and line.op.op_def.outputs[0].is_list
-        target = ", ".join(outputs) + ("," if len(outputs) > 1 or listed else "")
-        return f"{target} = {call}" if outputs else call
-
-    def _host_arguments(self, line: Line) -> list[str]:
-        grouped = group_inputs(line.op, [self.value(number) for number in line.inputs])
-        texts = [f"[{', '.join(map(str, item))}]" if isinstance(item, list) else str(item) for item in grouped]
-        planned = [self.view(n, n) for n in line.outputs if n in self.layout.host_outputs]
-        if planned:
-            out = planned[0] if len(planned) == 1 else f"({', '.join(planned)})"
-            texts.append(f"out={out}" if line.kernel.direct else out)
-        return texts
+        return held.wrapped("checked(", f", spec{key})")
 
     def text(self, *, instrumented: bool) -> str:
         """The source of the step function."""
+        lines = self._beginning(instrumented=instrumented)
+        indent = "  "
+        if any(run.kind == "host" for run in self.layout.runs):
+            lines.append("  with errstate(all='ignore'):")
+            indent = "    "
+        dead = dying(self._statements, self._results)
+        for run, statement, over in zip(self.layout.runs, self._statements, dead, strict=True):
+            lines.append(f"{indent}{statement.followed if instrumented else statement.text}")
+            self.first_lines[len(lines)] = run
+            if over:
+                lines.append(f"{indent}del {joined([local(number) for number in over]).text}")
+        lines.append(f"  return [{joined(self._results).text}]")
+        return "\n".join(lines) + "\n"
+
+    def _beginning(self, *, instrumented: bool) -> list[str]:
+        """What the function is given, and the arrays that its results are written to."""
         views = ", ".join(self.view_names.values())
-        results = self._results()
-        hosted = any(run.kind == "host" for run in self.layout.runs)
-        arguments = ", ".join(f"v{number}" for number in self.program.arguments)
+        arguments = joined([local(number) for number in self.program.arguments]).text
         lines = [
             f"def step(context, arguments{', hook' if instrumented else ''}):",
             f"  {views}, = context.views" if views else "  pass",
@@ -308,54 +327,31 @@ class StepSource:
         for position in self.layout.fresh.values():
             number = self.program.results[position]
             tensor = self.program.tensors[number]
-            root = self.root(number)
+            root = self.layout.schedule.root(number)
             shape = self._shape(root) if isinstance(root, int) else self._shape(number)
             self.namespace[f"dtype{position}"] = tensor.dtype.array_type
             lines.append(f"  r{position} = empty({shape}, dtype{position})")
-        indent = "  "
-        if hosted:
-            lines.append("  with errstate(all='ignore'):")
-            indent = "    "
-        texts = self.followed if instrumented else self.runs
-        for run, text, over in zip(self.layout.runs, texts, self._over(texts, results), strict=True):
-            lines.append(f"{indent}{text}")
-            self.first_lines[len(lines)] = run
-            if over:
-                lines.append(f"{indent}del {', '.join(over)}")
-        lines.append(f"  return [{', '.join(results)}]")
-        return "\n".join(lines) + "\n"
+        return lines
 
-    def _over(self, texts: Sequence[str], results: Sequence[str]) -> list[list[str]]:
-        """For each run the values of NumPy kernels that nothing needs after it: planning counts them no longer."""
-        made = {f"v{n}" for run in self.layout.runs if run.kind == "host" for n in self._made_in(run)}
-        made -= {name for text in results for name in _VALUE.findall(text)}
-        last = {name: position for position, text in enumerate(texts) for name in _VALUE.findall(text) if name in made}
-        over: list[list[str]] = [[] for _ in texts]
-        for name, position in last.items():
-            over[position].append(name)
-        return over
-
-    def _made_in(self, run: Run) -> tuple[int, ...]:
-        return self.program.lines[run.lines[0]].outputs
-
-    def _results(self) -> list[str]:
-        texts = []
+    def _returned(self) -> list[Expression]:
+        """What the function returns: arrays that belong to the caller, each with memory of its own."""
+        results: list[Expression] = []
         seen: set[Key] = set()
         for position, number in enumerate(self.program.results):
-            root = self.root(number)
+            root = self.layout.schedule.root(number)
             if position in self.program.handles:
-                texts.append(self.value(number))
+                results.append(self.value(number))
             elif self.layout.fresh.get(root) == position:
                 reshaped = isinstance(root, int) and self._shape(root) != self._shape(number)
-                texts.append(f"r{position}.reshape({self._shape(number)})" if reshaped else f"r{position}")
+                after = f".reshape({self._shape(number)})" if reshaped else ""
+                results.append(Expression(f"r{position}{after}"))
             elif number in self.program.arguments and position not in self.program.shared:
-                texts.append(f"v{number}")  # a value that a function passes on to who called it
-            elif root == number and self._made_alone(number) and root not in seen:
-                texts.append(f"array({self.value(number)})")
+                results.append(local(number))  # a value that a function passes on to who called it
             else:
-                texts.append(f"copy({self.value(number)})")
+                alone = root == number and self._made_alone(number) and root not in seen
+                results.append(self.value(number).wrapped("array(" if alone else "copy(", ")"))
             seen.add(root)
-        return texts
+        return results
 
     def _made_alone(self, number: int) -> bool:
         """True if a NumPy kernel made the value in memory of its own."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field
 from headrace.types import DType, bfloat16, float16, float32, float64
 from headrace.types import bool as boolean
 
-__all__ = ["Text", "as_float", "compute_type", "float_literal", "from_float", "storage_type"]
+__all__ = ["Text", "as_float", "combine", "compute_type", "float_literal", "from_float", "storage_type"]
 
 
 def storage_type(dtype: DType) -> str:
@@ -131,6 +132,18 @@ class Text:
         whole, picked = self.type(element), ", ".join(f"i32 {first + lane}" for lane in range(count))
         return self.put(f"shufflevector {whole} {value}, {whole} poison, <{count} x i32> <{picked}>")
 
+    def halved(self, value: str, element: str, combined: Callable[[str, str], str]) -> str:
+        """The lanes of a value combined by halves to a scalar; then there is one lane."""
+        while self.lanes > 1:
+            lanes, half = self.lanes, self.lanes // 2
+            if half == 1:
+                halves = [self.put(f"extractelement {self.type(element)} {value}, i64 {lane}") for lane in range(lanes)]
+            else:
+                halves = [self.lanes_of(value, element, first, half) for first in (0, half)]
+            self.lanes = half
+            value = combined(*halves)
+        return value
+
     def joined(self, parts: Sequence[str], element: str) -> str:
         """The two halves of a value as one."""
         half, picked = f"<{self.lanes // 2} x {element}>", ", ".join(f"i32 {lane}" for lane in range(self.lanes))
@@ -156,6 +169,21 @@ class Text:
         self.functions[name] = f"declare {whole} @{name}({', '.join([whole] * len(values))})"
         return self.put(f"call {whole} @{name}({', '.join(f'{whole} {value}' for value in values)})")
 
+    def masked_load(self, element: str, align: int, place: str, mask: str) -> str:
+        """What lies at a place in the lanes of a mask, 0 in the others, which are not read."""
+        whole, bits = self.type(element), self.type("i1")
+        name = f"llvm.masked.load.{self.suffix(element)}.p0"
+        self.functions[name] = f"declare {whole} @{name}(ptr, i32 immarg, {bits}, {whole})"
+        zero = self.number(0, element)
+        return self.put(f"call {whole} @{name}(ptr {place}, i32 {align}, {bits} {mask}, {whole} {zero})")
+
+    def masked_store(self, element: str, align: int, value: str, place: str, mask: str) -> None:
+        """Write the lanes of a mask."""
+        whole, bits = self.type(element), self.type("i1")
+        name = f"llvm.masked.store.{self.suffix(element)}.p0"
+        self.functions[name] = f"declare void @{name}({whole}, ptr, i32 immarg, {bits})"
+        self.line(f"call void @{name}({whole} {value}, ptr {place}, i32 {align}, {bits} {mask})")
+
     def fma(self, a: str, b: str, c: str, element: str) -> str:
         """a * b + c, rounded once."""
         return self.call("fma", element, a, b, c)
@@ -166,6 +194,29 @@ class Text:
         for coefficient in reversed(coefficients[:-1]):
             result = self.fma(result, x, self.number(coefficient, element), element)
         return result
+
+    def argument(self, number: int) -> str:
+        """One of the pointers in the table `%args` that a function of shared work is given."""
+        return self.put(f"load ptr, ptr {self.put(f'getelementptr ptr, ptr %args, i64 {number}')}")
+
+    def copy_bytes(self, target: str, source: str, size: str | int) -> None:
+        """Copy between memories that do not overlap."""
+        self.functions["llvm.memcpy.p0.p0.i64"] = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
+        self.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {size}, i1 false)")
+
+    def clear_bytes(self, target: str, size: str | int) -> None:
+        """Fill a memory with zeros."""
+        self.functions["llvm.memset.p0.i64"] = "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)"
+        self.line(f"call void @llvm.memset.p0.i64(ptr {target}, i8 0, i64 {size}, i1 false)")
+
+    def when(self, condition: str, body: Callable[[], None]) -> None:
+        """Do something only where a condition holds."""
+        inside, after = self.label("inside"), self.label("after")
+        self.line(f"br i1 {condition}, label %{inside}, label %{after}")
+        self.start(inside)
+        body()
+        self.line(f"br label %{after}")
+        self.start(after)
 
     def count_up(self, first: str, end: str, step: int, body: Callable[[str], None]) -> None:
         """A loop: `body` is given the register of its number."""
@@ -185,6 +236,38 @@ class Text:
         self.line(f"{following} = add i64 {number}, {step}")
         self.line(f"br label %{head}")
         self.start(after)
+
+
+def combine(
+    t: Text, operator: str, dtype: DType, width: int, lanes: int, target: str, operands: tuple[str, str]
+) -> None:
+    """Combine two rows of numbers element by element: as many whole vectors as there are, then one by one.
+
+    Args:
+      t: the function.
+      operator: add, sub or mul.
+      dtype: of the numbers.
+      width: how many a row has.
+      lanes: how many a vector has.
+      target: the pointer of the row to write; it may be that of an operand.
+      operands: those of the rows to read.
+    """
+    element = storage_type(dtype)
+    instruction = f"{'f' * dtype.is_floating}{operator}"
+
+    def some(lanes: int, number: str) -> None:
+        kind = element if lanes == 1 else f"<{lanes} x {element}>"
+        rows = dict.fromkeys((target, *operands))
+        places = {row: t.put(f"getelementptr {element}, ptr {row}, i64 {number}") for row in rows}
+        left, right = (t.put(f"load {kind}, ptr {places[row]}, align {dtype.size}") for row in operands)
+        combined = t.put(f"{instruction} {kind} {left}, {right}")
+        t.line(f"store {kind} {combined}, ptr {places[target]}, align {dtype.size}")
+
+    whole = width // lanes * lanes
+    if whole:
+        t.count_up("0", str(whole), lanes, functools.partial(some, lanes))
+    if whole < width:
+        t.count_up(str(whole), str(width), 1, functools.partial(some, 1))
 
 
 def as_float(t: Text, value: str, dtype: DType) -> tuple[str, str]:

@@ -125,6 +125,36 @@ def test_convolutions_are_exact_at_the_extremes(taps: int, attrs: dict[str, Any]
         assert compared(lambda given, w=w: convolution(given, w, zero, **attrs), x) is not None
 
 
+def grouped(groups: int, depth: int, count: int, taps: int = 3) -> tuple[Array, Array]:
+    """Images of the extremes and of other integers, and filters of as many groups with so many channels each."""
+    random = np.random.default_rng(groups)
+    x = np.full((3, 7, 9, groups * depth), 127)
+    x[0] = -128
+    x[1] = random.integers(-128, 128, x[1].shape)
+    w = np.full((taps, taps, depth, groups * count), 127)
+    w[..., 1::3] = -127
+    w[..., 2::3] = random.integers(-127, 128, w[..., 2::3].shape)
+    return x, w
+
+
+@needs_bytes
+@pytest.mark.parametrize("zero", [0, -128, 9])
+@pytest.mark.parametrize(
+    "attrs",
+    [
+        {},
+        {"window_strides": [2, 1]},
+        {"padding": "VALID", "rhs_dilation": [2, 3]},
+        {"padding": "EXPLICIT", "explicit_padding": [2, 0, 1, 3]},
+    ],
+)
+def test_groups_and_single_channels_are_exact_at_the_extremes(attrs: dict[str, Any], zero: int) -> None:
+    for groups, depth, count in ((2, 16, 16), (3, 5, 7), (4, 4, 4), (16, 1, 1), (33, 1, 1), (5, 1, 3)):
+        x, w = grouped(groups, depth, count)
+        given = {**attrs, "feature_group_count": groups}
+        assert compared(lambda images, w=w, given=given: convolution(images, w, zero, **given), x) is not None
+
+
 @needs_bytes
 def test_long_convolutions_with_a_zero_point_are_left_to_numpy() -> None:
     x, w = np.full((1, 3, 3, 58), 127), np.full((3, 3, 58, 2), 127)
@@ -138,13 +168,11 @@ def test_long_convolutions_with_a_zero_point_are_left_to_numpy() -> None:
     [
         {"output_quantization_max_val": 1000},
         {"rhs_quantization_axis": 3, "dimension_numbers": ""},
-        {"feature_group_count": 2},
     ],
 )
 def test_forms_that_the_library_does_not_have_are_left_to_numpy(attrs: dict[str, Any]) -> None:
     x = np.random.default_rng(1).integers(-128, 128, (2, 4, 4, 4))
-    depth = 2 if "feature_group_count" in attrs else 4
-    w = np.random.default_rng(2).integers(-127, 128, (2, 2, depth, 4))
+    w = np.random.default_rng(2).integers(-127, 128, (2, 2, 4, 4))
     if "dimension_numbers" in attrs:
         attrs = {"rhs_quantization_axis": 0, "output_quantization_axis": 1, "dimension_numbers": ""}
         w = np.random.default_rng(2).integers(-127, 128, (4, 4, 2, 4))
@@ -168,16 +196,19 @@ def test_scales_that_change_sums_are_left_to_numpy() -> None:
 
 
 @needs_bytes
-@pytest.mark.parametrize("rank", [2, 4])
-def test_weights_that_come_with_the_step_are_multiplied_too(rank: int) -> None:
+@pytest.mark.parametrize(("rank", "groups"), [(2, 1), (4, 1), (4, 5), (4, 40)])
+def test_weights_that_come_with_the_step_are_multiplied_too(rank: int, groups: int) -> None:
     x, w = extremes(36, 40, 6)
-    if rank == 4:
+    if groups > 1:
+        x, w = grouped(groups, 40 // groups, 2)
+    elif rank == 4:
         x, w = x.reshape(2, 6, 3, 40), np.stack([w, -w, w, w]).reshape(2, 2, 40, 6)
     found = []
     for backend in ("cpu", "numpy"):
         with hr.Graph().as_default() as graph, hr.config(backend=backend):
             left, right = hr.placeholder(qint8, x.shape), hr.placeholder(qint8, w.shape)
-            made = (product if rank == 2 else convolution)(left, w).op
+            attrs = {"feature_group_count": groups} if groups > 1 else {}
+            made = (product if rank == 2 else convolution)(left, w, **attrs).op
             attrs = {name: value for name, value in made.attrs.items() if name != "Tin"}
             out = hr.apply_op(made.type, left, right, *made.inputs[2:], **attrs)
             constants = [tensor.op.attrs.get("value") for tensor in out.op.inputs]
@@ -187,11 +218,40 @@ def test_weights_that_come_with_the_step_are_multiplied_too(rank: int) -> None:
     np.testing.assert_array_equal(*found)
 
 
+@needs_bytes
+def test_models_are_native_as_a_whole_and_give_the_numbers_of_numpy() -> None:
+    """A depthwise convolution between others, then products of stacks, after `hr.to_int8`."""
+    random = np.random.default_rng(4)
+
+    def numbers(*shape: int) -> Array:
+        return random.normal(scale=0.3, size=shape).astype(np.float32)
+
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [None, 12, 12, 3])
+        y = hr.nn.relu6(hr.nn.conv2d(x, numbers(3, 3, 3, 8), strides=2) + numbers(8))
+        y = hr.nn.relu6(hr.nn.depthwise_conv2d(y, numbers(3, 3, 8, 2), padding="SAME") + numbers(16))
+        y = hr.nn.relu6(hr.nn.conv2d(y, numbers(3, 3, 4, 12), padding="SAME") + numbers(12))
+        y = hr.nn.relu(hr.matmul(y, numbers(12, 10)) + numbers(10))
+        y = hr.einsum("brcd,dhk->brchk", y, numbers(10, 2, 6))
+    images = random.standard_normal((5, 12, 12, 3)).astype(np.float32)
+    model = hr.to_int8(hr.Session(graph), y, [{x: images}])
+    assert len(model.report.products) == 5
+    found = []
+    for backend in ("cpu", "numpy"):
+        with hr.config(backend=backend), hr.Session(model.graph) as session:
+            feeds = {model.inputs[x]: images}
+            found.append(session.run(model.outputs, feeds=feeds))
+            if backend == "cpu":
+                kernels = {item.kernel for item in session.explain(model.outputs, feeds).work}
+    assert kernels == {"headrace_cpu.loops", "onednn"}
+    np.testing.assert_array_equal(*found)
+
+
 SCRIPT = """
 import numpy as np
 from headrace_cpu.onednn import onednn
 from headrace_cpu.onednn.quantized import sums_exactly
-from test_quantized import compared, convolution, extremes, product
+from test_quantized import compared, convolution, extremes, grouped, product
 
 assert not sums_exactly(onednn())
 for columns, zero, by_library in ((64, 0, True), (516, 0, True), (516, 127, True), (516, -128, True), (517, 0, False)):
@@ -203,6 +263,11 @@ explicit = {"padding": "EXPLICIT", "explicit_padding": [2, 0, 1, 3]}
 for zero in (0, -128, 9):
     for attrs in ({}, {"padding": "VALID", "window_strides": [2, 1]}, explicit):
         assert compared(lambda given: convolution(given, w, zero, **attrs), x) is not None
+for groups, depth, count in ((2, 16, 16), (8, 4, 4), (16, 1, 1), (5, 1, 3)):
+    x, w = grouped(groups, depth, count)
+    for zero in (0, -128, 9):
+        made = compared(lambda given: convolution(given, w, zero, feature_group_count=groups), x)
+        assert made is not None, (groups, depth, count)
 """
 
 

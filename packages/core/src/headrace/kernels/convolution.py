@@ -21,7 +21,7 @@ from headrace.ops.convolution import check_gradient_shape, convolution_shape, de
 from headrace.ops.window import Plane, Window, given_sizes
 from headrace.types import Array, Shape
 
-__all__ = ["convolve"]
+__all__ = ["convolve", "convolve_depthwise"]
 
 PATCH_BYTES = 32 << 20
 """The most memory for patches at a time, unless those of one image need more."""
@@ -238,14 +238,26 @@ def _each_tap(plane: Plane, outer: Array, inner: Array, visit: Tap) -> None:
 def _depthwise(op: OpContext, images: Array, filters: Array, out: Array | None = None) -> Array:
     shape = depthwise_shape(op, Shape(images.shape), Shape(filters.shape))
     window = Window.of_convolution(op)
-    x, w = widened(_last(window, images)), widened(filters)
-    y = np.zeros(_sizes(window, shape), x.dtype)
+    y = convolve_depthwise(window, widened(_last(window, images)), widened(filters), _sizes(window, shape))
+    return _result(op, window, y, out)
+
+
+def convolve_depthwise(window: Window, images: Array, filters: Array, shape: tuple[int, ...]) -> Array:
+    """Correlate each channel of images with filters of its own, all of one floating dtype.
+
+    Args:
+      window: strides, dilations and padding.
+      images: `[batch, rows, columns, in]`.
+      filters: `[taps, taps, in, multiplier]`.
+      shape: of the result, `[batch, rows', columns', in * multiplier]`.
+    """
+    result = np.zeros(shape, images.dtype)
 
     def add(a: int, b: int, outputs: Array, inputs: Array) -> None:
-        outputs += inputs[..., None] * w[a, b]
+        outputs += inputs[..., None] * filters[a, b]
 
-    _each_tap(_plane(window, x, w.shape), y.reshape(*y.shape[:3], *w.shape[2:]), x, add)
-    return _result(op, window, y, out)
+    _each_tap(_plane(window, images, filters.shape), result.reshape(*shape[:3], *filters.shape[2:]), images, add)
+    return result
 
 
 @register_kernel("DepthwiseConv2dNativeBackpropInput", takes_out=True)

@@ -12,7 +12,7 @@ import numpy as np
 
 from headrace.errors import InvalidArgumentError
 from headrace.interfaces import OpContext
-from headrace.kernels.convolution import convolve
+from headrace.kernels.convolution import convolve, convolve_depthwise
 from headrace.kernels.registry import register_kernel
 from headrace.ops.uniform_quantized import QuantizedConvolution, check_slices, product_of, sum_shape
 from headrace.ops.window import Window
@@ -143,10 +143,17 @@ def _convolution(op: OpContext, images: Array, filters: Array, *parameters: Arra
     kind, axis = op.attr("Tin"), op.attr("rhs_quantization_axis")
     x = _integers(images, kind).transpose(form.images).astype(np.float64) - zero
     w = (_integers(filters, kind).astype(np.float64) - _along(zeros, axis, 4)).transpose(form.filters)
-    sums = _wrapped(convolve(Window.of_convolution(form), x, w, shape.as_tuple()))
+    sums = _wrapped(_convolved(Window.of_convolution(form), x, w, shape.as_tuple()))
     back = sums.transpose([form.output.index(place) for place in range(4)])
     sides = -1 if axis == -1 else form.output[3], op.attr("output_quantization_axis")
     return _finished(op, back, (scale, scales, made_scales, made_zeros), sides)
+
+
+def _convolved(window: Window, x: Array, w: Array, shape: tuple[int, ...]) -> Array:
+    """One product for each group, or one for each tap of the filter where a group is a single channel."""
+    if w.shape[2] == 1 < x.shape[3]:
+        return convolve_depthwise(window, x, w.reshape(*w.shape[:2], x.shape[3], -1), shape)
+    return convolve(window, x, w, shape)
 
 
 @register_kernel("UniformQuantizedAdd")

@@ -18,7 +18,7 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headrace.loops.lowering import Output, Trial
-from headrace.loops.value import Value
+from headrace.loops.value import Value, reached
 
 __all__ = ["Group", "Item", "fits_alone", "fuse", "produced_by"]
 
@@ -357,9 +357,9 @@ def _sees_what_is_changed(items: Sequence[Item], axes: Sequence[int]) -> bool:
 def _takes_others(item: Item, keys: Collection[Hashable]) -> bool:
     """True if an item computes an element from elements of some memory at other places."""
     for output in item.outputs:
-        for value in _values(output.value):
+        for value in reached(output.value):
             moves = value.op in ("assemble", "reduce", "view")
-            for given in _values(value) if moves else [value]:
+            for given in reached(value) if moves else [value]:
                 is_there = not moves and given.shape == output.value.shape
                 if given.op == "input" and given.payload in keys and not is_there:
                     return True
@@ -386,7 +386,7 @@ class _Form:
         """The form of an item with loops."""
         if not item.outputs:
             return cls()
-        values = [value for output in item.outputs for value in _values(output.value)]
+        values = [value for output in item.outputs for value in reached(output.value)]
         is_map = len({output.value.shape for output in item.outputs}) == 1 and all(
             value.op not in ("reduce", "view") or not _varies(value) for value in values
         )
@@ -426,17 +426,6 @@ def _in_one_shape(group: Group, item: Item) -> bool:
     return all(
         value.shape == group.space
         for output in item.outputs
-        for value in _values(output.value)
+        for value in reached(output.value)
         if value.op == "input" and value.payload in made
     )
-
-
-def _values(root: Value) -> list[Value]:
-    found: dict[int, Value] = {}
-    stack = [root]
-    while stack:
-        value = stack.pop()
-        if id(value) not in found:
-            found[id(value)] = value
-            stack.extend(value.args)
-    return list(found.values())

@@ -18,6 +18,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from headrace.loops.ir import Access, Accumulate, Axis, Buffer, Builder, Expr, Loop, Region, Store, in_order
+from headrace.loops.moments import join_moments
 from headrace.loops.value import Piece, Value
 from headrace.types import DType, int64
 
@@ -29,8 +30,9 @@ COLUMNS = 512
 """Columns of one outer point of the column form: enough of each row in one piece for the memory to follow."""
 SPLIT = 32768
 """Elements that one outer point reduces before the reduction is cut in two."""
-ROW_BYTES = 1 << 17
-"""Bytes of row buffers that one outer point may have: they live on the stack and should stay in the second cache."""
+ROW_BYTES = 1 << 18
+"""Bytes of row buffers that one outer point may have: they live on the stack and should stay in the second cache,
+beside as much that is read."""
 COSTLY = frozenset(
     {"cos", "div", "erf", "exp", "expm1", "log", "log1p", "philox", "pow", "rsqrt", "sigmoid", "sin", "sqrt", "tanh"}
 )
@@ -225,7 +227,8 @@ def lower(
     state = _Lowering(name, space, axes, produced)
     nest = _nest(state, outputs, produced)
     if nest.form == "rows":
-        nest.loops = _with_row_buffers(state, nest.loops)
+        count = math.prod(space[axis] for axis in nest.inner)
+        nest.loops = _with_row_buffers(state, join_moments(state.builder, nest.loops, nest.inner, count))
     return nest.joined().regions()
 
 
@@ -402,9 +405,15 @@ def _repeated(roots: Sequence[Expr], seen: Mapping[int, int], kept: Mapping[int,
     return list(found.values())
 
 
-def _is_costly(expr: Expr) -> bool:
-    ops = {part.op for part in in_order([expr])}
-    return bool(ops & COSTLY) and bool(ops & {"load", "index", "position"})
+def _is_costly(root: Expr) -> bool:
+    """True if something that differs along the row goes through a costly operator."""
+    varying: set[int] = set()
+    for expr in in_order([root]):
+        if expr.op in ("load", "index", "position") or any(id(arg) in varying for arg in expr.args):
+            varying.add(id(expr))
+            if expr.op in COSTLY:
+                return True
+    return False
 
 
 def _values(loop: Loop) -> list[Expr]:
@@ -653,10 +662,13 @@ class _Nest:
         if self.form == "columns" or not wholes:
             return frozenset()
         first, written = min(number for number, _ in wholes), {access for _, access in wholes}
+        starts = {Access(item.constant, tuple(t for t in item.terms if t[0] not in self.inner)) for item in written}
         accesses: dict[int, set[Access]] = {}
         last: dict[int, int] = {}
         for number, loop in enumerate(self.loops):
             for buffer, access in _loads([loop]):
+                if number < first and access in starts:
+                    continue
                 accesses.setdefault(buffer, set()).add(access)
                 last[buffer] = number
         return frozenset(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 
 from headrace.loops.fusion import Group, Item, produced_by
 from headrace.loops.lowering import COSTLY, misfit
-from headrace.loops.value import Value
+from headrace.loops.value import Value, reached
 
 __all__ = ["recomputed"]
 
@@ -182,14 +182,7 @@ def _is_cheap(item: Item) -> bool:
     """Element by element, with few operators, none of which costs more than reading, from memory that stays so."""
     if not item.outputs or item.partial or item.mutable or len(item.writes) != 1:
         return False
-    found: dict[int, Value] = {}
-    stack = [output.value for output in item.outputs]
-    while stack:
-        value = stack.pop()
-        if id(value) not in found:
-            found[id(value)] = value
-            stack.extend(value.args)
-    ops = [value.op for value in found.values()]
+    ops = [value.op for value in reached(*(output.value for output in item.outputs))]
     is_far = _bytes_of(item.outputs[0].value) >= FAR
     return len(ops) <= MOST_OPERATORS and not ({"reduce", "index"} | COSTLY - (SWIFT if is_far else set())) & set(ops)
 

@@ -14,7 +14,7 @@ from headrace.errors import InvalidArgumentError, ShapeError
 from headrace.types import DType
 from headrace.types import bool as boolean
 
-__all__ = ["Piece", "Scalar", "Value", "broadcast", "constant", "map_values", "operand"]
+__all__ = ["Piece", "Scalar", "Value", "broadcast", "constant", "map_values", "operand", "reached"]
 
 Scalar = int | float | bool
 
@@ -111,6 +111,18 @@ def constant(number: Scalar, dtype: DType) -> Value:
 def operand(item: Value | Scalar, like: DType) -> Value:
     """An operand as a value; numbers take the dtype `like`."""
     return item if isinstance(item, Value) else constant(item, like)
+
+
+def reached(*roots: Value) -> list[Value]:
+    """All that values are made of, themselves included, each once; the last root first."""
+    found: dict[int, Value] = {}
+    stack = list(roots)
+    while stack:
+        value = stack.pop()
+        if id(value) not in found:
+            found[id(value)] = value
+            stack.extend(value.args)
+    return list(found.values())
 
 
 def map_values(op: str, *operands: Value | Scalar, dtype: DType | None = None) -> Value:

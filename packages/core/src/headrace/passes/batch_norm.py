@@ -17,11 +17,12 @@ from headrace.graph.frames import has_tokens
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 from headrace.passes.rewrite import copy_op, rewrite_live
+from headrace.types import Array, as_dtype
 
 __all__ = ["batch_norm"]
 
 _NORMS = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"})
-_CONVOLUTIONS = frozenset({"Conv2D", "Conv3D"})
+_CONVOLUTIONS = frozenset({"Conv2D", "Conv3D", "DepthwiseConv2dNative"})
 _CHANNELS_LAST = ("NHWC", "NDHWC")
 
 
@@ -41,8 +42,11 @@ def batch_norm(graph: Graph) -> Graph:
         s, t = _factors(op, inputs, result)
         convolution = op.inputs[0].op
         alone = readers[op.inputs[0]] == 1 and convolution not in awaited and not convolution.control_inputs
-        if alone and convolution.type in _CONVOLUTIONS and _are_constant([convolution.inputs[1], *op.inputs[1:]]):
+        if alone and _has_channels_last(convolution) and _are_constant([convolution.inputs[1], *op.inputs[1:]]):
             images, filters = inputs[0].op.inputs
+            if convolution.type == "DepthwiseConv2dNative":  # whose filters are [rows, columns, in, multiplier]
+                sizes = _constant(op, result, "sizes", np.array(filters.shape.as_tuple()[2:], np.int32))
+                s = _made(op, result, "Reshape", s, sizes, Tshape="int32")
             scaled = copy_op(convolution, [images, _made(op, result, "Mul", filters, s)], result, prefix=f"{op.name}/")
             product = scaled.outputs[0]
         else:
@@ -63,6 +67,11 @@ def _is_affine(op: Operation, readers: Counter[Tensor]) -> bool:
     )
 
 
+def _has_channels_last(op: Operation) -> bool:
+    """True for convolutions whose outputs are on the last axis, where batch norm has its numbers."""
+    return op.type in _CONVOLUTIONS and op.attrs["data_format"] in _CHANNELS_LAST
+
+
 def _are_constant(tensors: Sequence[Tensor]) -> bool:
     return all(tensor.op.type == "Const" for tensor in tensors)
 
@@ -70,15 +79,18 @@ def _are_constant(tensors: Sequence[Tensor]) -> bool:
 def _factors(op: Operation, inputs: Sequence[Tensor], graph: Graph) -> tuple[Tensor, Tensor]:
     """s and t of the module's first lines."""
     _, scale, offset, mean, variance = inputs
-    value = np.asarray(op.attrs["epsilon"], scale.dtype.array_type)
-    attrs = {"value": value, "dtype": scale.dtype}
-    epsilon = graph.create_op("Const", (), attrs, name=f"{op.name}/epsilon", device=op.device, source=op.source)
-    spread = _made(op, graph, "Sqrt", _made(op, graph, "AddV2", variance, epsilon.outputs[0]))
+    epsilon = _constant(op, graph, "epsilon", np.asarray(op.attrs["epsilon"], scale.dtype.array_type))
+    spread = _made(op, graph, "Sqrt", _made(op, graph, "AddV2", variance, epsilon))
     s = _made(op, graph, "RealDiv", scale, spread)
     return s, _made(op, graph, "Sub", offset, _made(op, graph, "Mul", mean, s))
 
 
-def _made(op: Operation, graph: Graph, op_type: str, *inputs: Tensor) -> Tensor:
-    attrs = {"T": inputs[0].dtype}
+def _constant(op: Operation, graph: Graph, name: str, value: Array) -> Tensor:
+    attrs = {"value": value, "dtype": as_dtype(value.dtype)}
+    return graph.create_op("Const", (), attrs, name=f"{op.name}/{name}", device=op.device, source=op.source).outputs[0]
+
+
+def _made(op: Operation, graph: Graph, op_type: str, *inputs: Tensor, **attrs: object) -> Tensor:
+    attrs["T"] = inputs[0].dtype
     created = graph.create_op(op_type, inputs, attrs, name=f"{op.name}/{op_type}", device=op.device, source=op.source)
     return created.outputs[0]

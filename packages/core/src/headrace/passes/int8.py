@@ -17,20 +17,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from headrace.graph.frames import has_tokens
 from headrace.graph.graph import Graph
 from headrace.graph.operation import Operation, Tensor
 from headrace.graph.shape_value import constant_value
 from headrace.ops.uniform_quantized import CHANNELS_LAST
+from headrace.passes.constant_products import ConstantProduct
 from headrace.passes.rewrite import drop_dead, rewrite
 from headrace.types import Array, float32, int32, qint8, qint32
 
-__all__ = ["Int8Product", "int8", "int8_products"]
+__all__ = ["Int8Product", "int8"]
 
-_PRODUCTS = frozenset({
-    "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Conv2D", "Conv3D", "DepthwiseConv2dNative", "Einsum", "MatMul",
-})  # fmt: skip
-"""Types that multiply and sum: those that int8 could make faster."""
 _BITS = 12
 _SMALLEST = 2.0**-60
 """Of a scale: products of two stay normal numbers."""
@@ -65,50 +61,12 @@ class Int8Product:
     weight_scales: tuple[float, ...]
 
 
-def int8_products(graph: Graph) -> tuple[list[Operation], dict[Operation, str]]:
-    """The products of a bounded graph that can be computed in int8, and for the others the reason why not."""
-    fit: list[Operation] = []
-    left: dict[Operation, str] = {}
-    for op in graph.operations:
-        if op.type in _PRODUCTS:
-            reason = _obstacle(op)
-            if reason is None:
-                fit.append(op)
-            else:
-                left[op] = reason
-    if has_tokens(graph):
-        return [], dict.fromkeys((*fit, *left), "the graph has loops or branches of primitives")
-    return fit, left
-
-
-def _obstacle(op: Operation) -> str | None:
-    """Why an operation stays in float, or None."""
-    if op.type not in ("MatMul", "Conv2D"):
-        return "only MatMul and Conv2D have int8 forms"
-    if op.inputs[0].dtype is not float32:
-        return f"it computes in {op.inputs[0].dtype}"
-    if op.control_inputs:
-        return "it waits for an effect"
-    weights = constant_value(op.inputs[1]) if op.inputs[1].op.type == "Const" else None
-    if weights is None:
-        return "its weights are not constant"
-    if op.inputs[0].op.type == "Const":
-        return "its input is constant"
-    if not weights.size or not np.isfinite(weights).all():
-        return "its weights are not all finite numbers" if weights.size else "it has no weights"
-    if op.type == "MatMul":
-        return "it transposes its input" if op.attrs["transpose_a"] else None
-    if op.attrs["data_format"] != "NHWC":
-        return "its channels come first"
-    channels = op.inputs[0].shape[3] if op.inputs[0].shape.rank == 4 else None
-    return None if channels == weights.shape[2] else "its channels are grouped, or their number is not known"
-
-
 @dataclass(frozen=True, slots=True)
 class _Form:
     """The numbers of a product in int8.
 
     Attributes:
+      product: the product.
       integers: of the weights, as int64; output channels are the last axis.
       scales: of the weights, for each channel.
       scale: of the input.
@@ -116,6 +74,7 @@ class _Form:
       padded: the input may be padded, so that the operation must know the zero point.
     """
 
+    product: ConstantProduct
     integers: Array
     scales: Array
     scale: float
@@ -123,16 +82,13 @@ class _Form:
     padded: bool
 
     @classmethod
-    def of(cls, op: Operation, low: float, high: float) -> _Form:
-        """From an operation that has no obstacle, and the range of its input."""
-        weights = constant_value(op.inputs[1])
-        assert weights is not None
-        weights = weights.T if op.attrs.get("transpose_b") else weights
-        scales, integers = _rounded_weights(weights)
-        padded = op.type == "Conv2D" and _pads(op, weights.shape)
-        form = cls(integers, scales, *_asymmetric(low, high), padded)
+    def of(cls, op: Operation, product: ConstantProduct, low: float, high: float) -> _Form:
+        """From an operation and the range of its input."""
+        scales, integers = _rounded_weights(product.weights)
+        padded = product.is_convolution and _pads(op, integers.shape)
+        form = cls(product, integers, scales, *_asymmetric(low, high), padded)
         if padded and int(np.abs(integers).sum(axis=form.summed).max()) * 256 > _EXACT:
-            return cls(integers, scales, *_symmetric(low, high), padded)
+            return cls(product, integers, scales, *_symmetric(low, high), padded)
         return form
 
     @property
@@ -151,6 +107,7 @@ class _Form:
 class _Rewriting:
     """Mutable, used once. `biases`: the additions that the sums do; `rounded`: inputs as integers."""
 
+    fit: Mapping[Operation, ConstantProduct]
     ranges: Mapping[Tensor, tuple[float, float]]
     readers: Counter[Tensor]
     reader: Mapping[Tensor, Operation]
@@ -162,9 +119,9 @@ class _Rewriting:
     def rule(self, op: Operation, inputs: Sequence[Tensor], graph: Graph) -> Sequence[Tensor] | None:
         if op in self.biases:
             return [inputs[1] if op.inputs[0].op.type == "Const" else inputs[0]]
-        if op.type not in ("MatMul", "Conv2D") or op.inputs[0] not in self.ranges or _obstacle(op) is not None:
+        if op not in self.fit:
             return None
-        form = _Form.of(op, *self.ranges[op.inputs[0]])
+        form = _Form.of(op, self.fit[op], *self.ranges[op.inputs[0]])
         if not np.isfinite(form.sums).all():
             self.left[op] = "its numbers are too large for scales in float32"
             return None
@@ -182,7 +139,7 @@ class _Rewriting:
         room = _WIDEST - 255 * int(np.abs(form.integers).sum(axis=form.summed).max())
         zero = 0 if form.padded else form.zero
         added = -zero * form.integers.sum(axis=form.summed).astype(np.float64)
-        addition, bias = self._bias(op)
+        addition, bias = self._bias(op, form.product)
         if bias is not None and addition is not None:
             with_bias = added + np.rint(bias / form.sums.astype(np.float64))
             if np.abs(with_bias).max() <= room:
@@ -200,7 +157,7 @@ class _Rewriting:
             self.rounded[key] = writer.made("UniformQuantize", given, attrs)
         return self.rounded[key]
 
-    def _bias(self, op: Operation) -> tuple[Operation | None, Array | None]:
+    def _bias(self, op: Operation, product: ConstantProduct) -> tuple[Operation | None, Array | None]:
         """The addition of one constant for each channel to a product that nothing else reads, and the constants."""
         output = op.outputs[0]
         reader = self.reader.get(output) if self.readers[output] == 1 else None
@@ -208,10 +165,9 @@ class _Rewriting:
             return None, None
         other = next((tensor for tensor in reader.inputs if tensor is not output), None)
         bias = constant_value(other) if other is not None and other.op.type == "Const" else None
-        channels = output.shape[-1] if output.shape.rank else None
-        if bias is None or bias.shape != (channels,) or reader.attrs.get("data_format", "NHWC") != "NHWC":
+        if bias is None or bias.shape != product.outputs or reader.attrs.get("data_format", "NHWC") != "NHWC":
             return None, None
-        return (reader, bias) if np.isfinite(bias).all() else (None, None)
+        return (reader, bias.reshape(-1)) if np.isfinite(bias).all() else (None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,9 +190,34 @@ class _Writer:
         return self.made("Const", (), {"value": array, "dtype": float32 if array.dtype.kind == "f" else int32})
 
     def product(self, x: Tensor, form: _Form, added: Array) -> Tensor:
-        """The product of integers, what is added to it, and the float32 that it means."""
-        axis = form.integers.ndim - 1
+        """The product of integers, what is added to it, and the float32 that it means.
+
+        Sums have the shape of the result before these follow, so that loops go on to what comes next; where channels
+        are on several axes, of which scales have only one, they have it after these.
+        """
         zeros, sums = self.constant(np.zeros(len(form.scales), np.int32)), self.constant(form.sums)
+        sizes, is_one_axis = self._sizes(x, form.product), len(form.product.outputs) == 1
+        axis = form.product.rows if is_one_axis else 1
+        total = self._total(x, form, sums, zeros)
+        if sizes is not None and is_one_axis:
+            total = self._reshaped(total, sizes)
+        if np.any(added):
+            attrs = {
+                "T": qint32,
+                **_sided("lhs", axis, _SUMS),
+                **_sided("rhs", 0, _SUMS),
+                **_sided("output", axis, _SUMS),
+            }
+            value = added.astype(np.int32).view(qint32.array_type)
+            bias = self.made("Const", (), {"value": value, "dtype": qint32})
+            total = self.made("UniformQuantizedAdd", (total, bias, *(sums, zeros) * 3), attrs)
+        attrs = {"Tin": qint32, "Tout": float32, "quantization_axis": axis, **_SUMS}
+        result = self.made("UniformDequantize", (total, sums, zeros), attrs)
+        return result if sizes is None or is_one_axis else self._reshaped(result, sizes)
+
+    def _total(self, x: Tensor, form: _Form, sums: Tensor, zeros: Tensor) -> Tensor:
+        """The sums of products."""
+        axis = form.integers.ndim - 1
         weights = self.constant(np.ascontiguousarray(form.integers.astype(np.int8)))
         zero = form.zero if form.padded else 0
         parameters = (
@@ -251,24 +232,30 @@ class _Writer:
             **_sided("rhs", axis, {**_BYTES, "quantization_min_val": -127}),
             **_sided("output", axis, _SUMS),
         }
-        if self.op.type == "MatMul":
-            total = self.made("UniformQuantizedDot", (x, weights, *parameters), attrs)
-        else:
-            total = self.made("UniformQuantizedConvolution", (x, weights, *parameters), {**attrs, **self._window()})
-        if np.any(added):
-            attrs = {
-                "T": qint32,
-                **_sided("lhs", axis, _SUMS),
-                **_sided("rhs", 0, _SUMS),
-                **_sided("output", axis, _SUMS),
-            }
-            value = added.astype(np.int32).view(qint32.array_type)
-            bias = self.made("Const", (), {"value": value, "dtype": qint32})
-            total = self.made("UniformQuantizedAdd", (total, bias, *(sums, zeros) * 3), attrs)
-        attrs = {"Tin": qint32, "Tout": float32, "quantization_axis": axis, **_SUMS}
-        return self.made("UniformDequantize", (total, sums, zeros), attrs)
+        if form.product.is_convolution:
+            attrs |= self._window(form.product.groups)
+            return self.made("UniformQuantizedConvolution", (x, weights, *parameters), attrs)
+        if not form.product.is_plain(x):
+            x = self._reshaped(x, self.constant(np.array([-1, len(form.integers)], np.int32)))
+        return self.made("UniformQuantizedDot", (x, weights, *parameters), attrs)
 
-    def _window(self) -> dict[str, object]:
+    def _reshaped(self, x: Tensor, sizes: Tensor) -> Tensor:
+        return self.made("Reshape", (x, sizes), {"T": x.dtype, "Tshape": int32})
+
+    def _sizes(self, x: Tensor, product: ConstantProduct) -> Tensor | None:
+        """The shape of the result, or None if the sums have it."""
+        if product.is_plain(x):
+            return None
+        known = [-1 if size is None else size for size in self.op.outputs[0].shape]
+        if known.count(-1) < 2:
+            return self.constant(np.array(known, np.int32))
+        given = self.made("Shape", (x,), {"T": x.dtype, "out_type": int32})
+        start, count = (self.constant(np.array([number], np.int32)) for number in (0, product.rows))
+        rows = self.made("Slice", (given, start, count), {"T": int32, "Index": int32})
+        outputs, axis = self.constant(np.array(product.outputs, np.int32)), self.constant(np.int32(0))
+        return self.made("ConcatV2", (rows, outputs, axis), {"N": 2, "T": int32, "Tidx": int32})
+
+    def _window(self, groups: int) -> dict[str, object]:
         attrs = self.op.attrs
         explicit = attrs["padding"] == "EXPLICIT"
         return {
@@ -276,6 +263,7 @@ class _Writer:
             "rhs_dilation": attrs["dilations"][1:3],
             "padding": attrs["padding"],
             "explicit_padding": attrs["explicit_paddings"][2:6] if explicit else (),
+            "feature_group_count": groups,
             "dimension_numbers": CHANNELS_LAST,
         }
 
@@ -317,18 +305,18 @@ def _rounded_weights(weights: Array) -> tuple[Array, Array]:
 
 
 def int8(
-    graph: Graph, ranges: Mapping[Tensor, tuple[float, float]]
+    graph: Graph, fit: Mapping[Operation, ConstantProduct], ranges: Mapping[Tensor, tuple[float, float]]
 ) -> tuple[Graph, Sequence[Int8Product], Mapping[Operation, str]]:
     """Let products compute in int8.
 
     Args:
       graph: a bounded graph.
-      ranges: for the inputs of products the lowest and the highest number, with 0 between them. Products whose input is
-        not among these stay as they are.
+      fit: the products, as `constant_products` finds them.
+      ranges: for the inputs of these the lowest and the highest number, with 0 between them.
     Returns:
-      The new graph, what was done, and for products that stay in float although their input has a range the reason.
+      The new graph, what was done, and for products that stay in float nevertheless the reason.
     """
     readers = Counter(tensor for op in graph.operations for tensor in op.inputs)
     reader = {tensor: op for op in graph.operations for tensor in op.inputs}
-    work = _Rewriting(ranges, readers, reader)
+    work = _Rewriting(fit, ranges, readers, reader)
     return drop_dead(rewrite(graph, work.rule)), work.products, work.left

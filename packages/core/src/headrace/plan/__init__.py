@@ -2,8 +2,9 @@
 
 from headrace.kernels.context import current_step, group_inputs
 from headrace.kernels.list_value import TensorList
+from headrace.plan.alignment import ALIGNMENT, aligned_array
 from headrace.plan.failure import exhausted, explained
-from headrace.plan.memory import ALIGNMENT, Allocation, Step, last_uses, memory_use, plan_memory
+from headrace.plan.memory import Allocation, Step, last_uses, memory_use, plan_memory
 from headrace.plan.needs import (
     LargeValue,
     PlannedMemory,
@@ -30,6 +31,7 @@ __all__ = [
     "Step",
     "TensorList",
     "Work",
+    "aligned_array",
     "available_threads",
     "checked_kernel",
     "current_step",

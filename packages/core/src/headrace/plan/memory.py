@@ -15,11 +15,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from headrace.plan.alignment import ALIGNMENT
 from headrace.types import Array
 
-__all__ = ["ALIGNMENT", "Allocation", "MemoryUse", "Step", "last_uses", "memory_use", "plan_memory"]
-
-ALIGNMENT = 64  # bytes: a cache line, and the widest vector registers
+__all__ = ["Allocation", "MemoryUse", "Step", "last_uses", "memory_use", "plan_memory"]
 
 MOST_PACKED = 2048
 """Blocks up to which they are packed in several ways: each further way takes some 15 us for a block."""

@@ -20,8 +20,8 @@ from headrace.graph.operation import Operation
 from headrace.interfaces import INTERFACE_VERSION, Functions, OpHook, Resources
 from headrace.passes.cost import tensor_bytes
 from headrace.passes.soon import soon
+from headrace.plan.alignment import aligned_array
 from headrace.plan.failure import exhausted, explained
-from headrace.plan.memory import ALIGNMENT
 from headrace.plan.needs import PlannedMemory, Work, memory_of, work_of
 from headrace.plan.program import Line, Program, is_handle
 from headrace.plan.step_source import FIRST_LINE, step_source
@@ -123,15 +123,14 @@ class NumpyPlan:
         """Fresh memory and the views into it, one per planned value."""
         allocation = self._program.allocation
         try:
-            memory = np.empty(allocation.size + ALIGNMENT, np.uint8)
+            memory = aligned_array((allocation.size,), np.uint8)
         except MemoryError as error:
             raise exhausted("the values of one step", error) from error
-        start = -memory.ctypes.data % ALIGNMENT
         views = []
         for number, offset in allocation.offsets.items():
             spec = self._program.tensors[number].spec
             shape = spec.shape.as_tuple()
-            views.append(np.ndarray(shape, spec.dtype.array_type, memory.data, start + offset))
+            views.append(np.ndarray(shape, spec.dtype.array_type, memory.data, offset))
         return tuple(views)
 
     def _code(self, *, instrumented: bool) -> CodeType:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from headrace.errors import DTypeError, FailedPreconditionError, InvalidArgumentError, ShapeError
+from headrace.plan.alignment import aligned_array
 from headrace.runtime import workers
 from headrace.runtime.spare_memory import SpareMemory
 from headrace.types import Array, DType, Shape, as_dtype
@@ -72,7 +73,7 @@ class VariableBuffer:
             if self._value is not None and self._value.shape == value.shape and self._is_own():
                 np.copyto(self._value, value)
             else:
-                self._value = np.array(value, dtype=self.dtype.array_type)
+                self._value = _own_copy(value)
 
     def adopt(self, value: Array) -> None:
         """Replace the value by `value` itself, which stays as it is: the first update writes elsewhere.
@@ -93,7 +94,7 @@ class VariableBuffer:
             replacement = change(target)
             if replacement is not None:
                 self.check(replacement)
-                target = np.array(replacement)  # it may be memory of a step, or of the caller
+                target = _own_copy(replacement)  # it may be memory of a step, or of the caller
             self._value = target
 
     def rewrite(self, change: Callable[[Array, Array], None]) -> None:
@@ -160,7 +161,7 @@ class VariableBuffer:
         """Other memory for the next value, of any content."""
         spare = None if self._spare is None else self._spare()
         if self._value is None or spare is None:
-            return np.empty(shape, self.dtype.array_type)
+            return aligned_array(shape, self.dtype.array_type)
         return spare.exchange(self._value, shape)
 
     def _moved(self, threads: int = 1) -> Array:
@@ -186,6 +187,12 @@ class VariableBuffer:
     def __repr__(self) -> str:
         state = "initialised" if self.is_initialized else "uninitialised"
         return f"<variable '{self.name}' {self.dtype}{self.shape}, {state}>"
+
+
+def _own_copy(value: Array) -> Array:
+    copy = aligned_array(value.shape, value.dtype)
+    copy[...] = value
+    return copy
 
 
 def _copy(target: Array, source: Array, threads: int) -> None:

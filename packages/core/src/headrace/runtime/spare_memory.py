@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from headrace.plan.alignment import aligned_array
 from headrace.types import Array
 
 __all__ = ["SpareMemory"]
@@ -69,7 +70,7 @@ class SpareMemory:
             with self._lock:
                 if len(self._kept.get(kind, ())) >= self._wanted[kind]:
                     continue
-            fresh = np.empty(*kind)
+            fresh = aligned_array(*kind)
             fresh.reshape(-1).view(np.uint8)[::_PAGE] = 0  # without the lock: no update must wait for this
             with self._lock:
                 if kind in self._kept:
@@ -89,7 +90,7 @@ class SpareMemory:
             kind = _kind(left)
             if kind in self._kept and _is_reusable(left):
                 self._kept[kind].append(left)
-        return np.empty(shape, left.dtype) if found is None else found
+        return aligned_array(shape, left.dtype) if found is None else found
 
     def close(self) -> None:
         """Give all memory back, and keep none until it is reserved again."""
@@ -103,8 +104,8 @@ def _kind(value: Array) -> _Kind:
 
 
 def _is_reusable(array: Array) -> bool:
-    """False for memory of others, such as mapped files."""
-    return array.flags.owndata and array.flags.writeable and array.flags.c_contiguous
+    """False for memory of others, such as mapped files: a variable holds that only if nobody writes to it."""
+    return array.flags.writeable and array.flags.c_contiguous
 
 
 def _references(arrays: list[Array], position: int) -> int:

@@ -127,9 +127,9 @@ def _dot(call: CallWriter) -> bool:
 
 
 def _is_plain(request: Request) -> bool:
-    """True for images and output `[n, rows, columns, channels]`, filters `[rows, columns, in, out]`, one group."""
+    """True for images and output `[n, rows, columns, channels]`, filters `[rows, columns, in / groups, out]`."""
     attrs = request.op.attrs
-    if attrs["batch_group_count"] != 1 or attrs["feature_group_count"] != 1 or set(attrs["lhs_dilation"]) - {1}:
+    if attrs["batch_group_count"] != 1 or set(attrs["lhs_dilation"]) - {1}:
         return False
     numbers = UniformQuantizedConvolutionDimensionNumbersAttr()
     given = attrs["dimension_numbers"]
@@ -153,15 +153,19 @@ def _convolution(call: CallWriter) -> bool:
         return False
     attrs = request.op.attrs
     x, w, y = (request.shape(place) for place in (LHS, RHS, OUTPUT))
-    filters = (w[3], w[2], *w[:2])
+    groups, (*taps, depth, count) = attrs["feature_group_count"], w
+    filters: tuple[int, ...] = (count // groups, depth, *taps)
+    steps: tuple[int, ...] = (1, count, taps[1] * depth * count, depth * count)
+    if groups > 1:
+        filters, steps = (groups, *filters), (count // groups, *steps)
     strides, dilations = attrs["window_strides"] or (1, 1), attrs["rhs_dilation"] or (1, 1)
-    spans = [(taps - 1) * step + 1 for taps, step in zip(w[:2], dilations, strict=True)]
+    spans = [(taps - 1) * step + 1 for taps, step in zip(taps, dilations, strict=True)]
     numbers = {"padding": attrs["padding"], "explicit_paddings": attrs["explicit_padding"], "strides": strides}
     geometry = (strides, [step - 1 for step in dilations], *padding_of(numbers, (0, 1), x[1:3], y[1:3], spans))
 
     def layout(place: int, dtype: DType) -> Descriptor:
         if place == RHS:
-            return library.strided(filters, dtype, (1, w[3], w[1] * w[2] * w[3], w[2] * w[3]))
+            return library.strided(filters, dtype, steps)
         shape = request.shape(place)
         return library.strided((shape[0], shape[3], *shape[1:3]), dtype, _channels_first(shape))
 

@@ -74,14 +74,22 @@ _IMAGES = (np.arange(2 * 4 * 5 * 2) * 37 % 256 - 128).reshape(2, 4, 5, 2)
 _FILTERS = (np.arange(3 * 2 * 2 * 3) * 91 % 255 - 127).reshape(3, 2, 2, 3)
 
 
-def _convolved(zero: int, pads: Sequence[int] = (0, 0, 0, 0), strides: Sequence[int] = (1, 1)) -> Array:
-    """Images counted from a zero point, padded with 0, correlated with filters."""
+_OWN_FILTERS = (np.arange(3 * 2 * 1 * 4) * 67 % 255 - 127).reshape(3, 2, 1, 4)
+"""Two for each of the two channels."""
+
+
+def _convolved(
+    zero: int, pads: Sequence[int] = (0, 0, 0, 0), strides: Sequence[int] = (1, 1), filters: Array = _FILTERS
+) -> Array:
+    """Images counted from a zero point, padded with 0, correlated with filters of all channels or of one each."""
     x = np.pad(_IMAGES - zero, ((0, 0), tuple(pads[:2]), tuple(pads[2:]), (0, 0)))
     rows, columns = (x.shape[1] - 3) // strides[0] + 1, (x.shape[2] - 2) // strides[1] + 1
-    y = np.zeros((2, rows, columns, 3), np.int64)
+    depth, count = filters.shape[2:]
+    y = np.zeros((2, rows, columns, count), np.int64)
     for n, i, j, f in np.ndindex(y.shape):
-        window = x[n, i * strides[0] : i * strides[0] + 3, j * strides[1] : j * strides[1] + 2]
-        y[n, i, j, f] = (window * _FILTERS[..., f]).sum()
+        first = f * (2 // depth) // count
+        window = x[n, i * strides[0] : i * strides[0] + 3, j * strides[1] : j * strides[1] + 2, first : first + depth]
+        y[n, i, j, f] = (window * filters[..., f]).sum()
     return y
 
 
@@ -272,6 +280,20 @@ CASES = [
             **_sides(),
         },
         expected=_q(_IMAGES - 3, "qint32"),
+    ),
+    OpCase(
+        "UniformQuantizedConvolution/filters for each channel, padded",
+        "UniformQuantizedConvolution",
+        [_IMAGE_CASE[0], _q(_OWN_FILTERS, "qint8"), _s(1), _z(3), *[_s([1] * 4), _z([0] * 4)] * 2],
+        {
+            "Tout": "qint32",
+            "padding": "SAME",
+            "window_strides": [2, 1],
+            "feature_group_count": 2,
+            "dimension_numbers": CHANNELS_LAST,
+            **_sides(3, 3),
+        },
+        expected=_q(_convolved(3, (0, 1, 0, 1), (2, 1), _OWN_FILTERS), "qint32"),
     ),
     OpCase(
         "UniformQuantizedConvolution/groups of another number",
