@@ -218,6 +218,17 @@ def test_backward_and_strided_slices_are_right() -> None:
     compared(build, normal(24, 16), normal(16, 8))
 
 
+@pytest.mark.parametrize("width", [16, 17])
+def test_each_second_column_is_right_also_where_the_last_one_reaches_into_the_next_row(width: int) -> None:
+    """oneDNN counts 2 elements for each of 9 columns, which are more than a row of 17 has."""
+
+    def build(x: hr.Tensor, y: hr.Tensor) -> list[hr.Tensor]:
+        even = x[:, ::2]
+        return [even @ y, hr.matmul(even, even, transpose_b=True), hr.permute_dims(x, (1, 0))[::2] @ x]
+
+    compared(build, normal(24, width), normal((width + 1) // 2, 8))
+
+
 def test_empty_products_are_right() -> None:
     def build(x: hr.Tensor, y: hr.Tensor) -> list[hr.Tensor]:
         return [hr.permute_dims(x, (1, 0)) @ y, hr.permute_dims(hr.permute_dims(x, (1, 0)) @ y, (1, 0))]

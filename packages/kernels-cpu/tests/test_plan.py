@@ -164,6 +164,23 @@ def test_a_value_that_was_read_before_an_update_meets_sums_over_rows_as_it_was(l
     np.testing.assert_allclose(result("cpu"), result("numpy"), rtol=1e-12)
 
 
+@pytest.mark.parametrize("late", [lambda old: hr.permute_dims(-old, (1, 0)), lambda old: (-old)[::-1]])
+def test_a_value_that_follows_from_what_was_read_is_not_computed_from_what_was_written(
+    late: Callable[[hr.Tensor], hr.Tensor],
+) -> None:
+    x = np.arange(64.0).reshape(8, 8)
+    graph = hr.Graph()
+    with graph.as_default():
+        v = hr.Variable(x, name="v")
+        old = v.read()
+        update = v.assign(-old)
+        fetches = [late(old), update]
+    session = hr.Session(graph, config=hr.config(backend="cpu"))
+    expected = hr.Session(graph, config=hr.config(backend="numpy"))
+    for _ in range(2):
+        np.testing.assert_array_equal(session.run(fetches)[0], expected.run(fetches)[0])
+
+
 def test_steps_of_several_threads_do_not_tear_a_variable() -> None:
     graph = hr.Graph()
     with graph.as_default():

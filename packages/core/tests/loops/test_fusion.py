@@ -35,3 +35,26 @@ def test_an_item_that_does_not_fit_leaves_the_group_open_to_others() -> None:
     items = [Item(f"item{key}", (Output(key, value),), reads[key], (key,)) for key, value in values.items()]
     groups = [group.items for group in fuse(items, dict.fromkeys(range(4), 128))]
     assert groups == [[0, 2], [1]]
+
+
+def _changing(last: Value, changes_first: bool) -> list[list[int]]:
+    """The groups of: a variable read and negated, changed to that, and something made of what was negated."""
+    old, made = Value("input", float32, (4, 4), (), ("variable", 0)), _input(1, 4, 4)
+    mutable = frozenset({("variable", 0)})
+    negated = Item("negated", (Output(1, -old),), (("variable", 0),), (1,), mutable)
+    change = Item("change", (Output(("variable", 0), made),), (1,), (("variable", 0),), mutable)
+    late = Item("late", (Output(2, last),), (1,), (2,))
+    items = [negated, change, late] if changes_first else [negated, late, change]
+    return [group.items for group in fuse(items, {("variable", 0): 64, 1: 64, 2: 64})]
+
+
+def test_what_takes_its_elements_from_other_places_stays_out_of_a_group_that_changes_what_they_follow_from() -> None:
+    """What lies nowhere is computed again where it is read: of a variable that has been changed there, or not yet."""
+    made = _input(1, 4, 4)
+    turned = Value("view", float32, (4, 4), (made,), ((1, 1, 0), (0, 1, 0)))
+    first = Value("view", float32, (4, 4), (made,), ((0, 1, 0), (None, 0, 0)))
+    for last in (turned, first, made + turned):
+        assert _changing(last, changes_first=True) == [[0, 1], [2]]
+        assert _changing(last, changes_first=False) == [[0, 1], [2]]
+    assert _changing(made * 2.0, changes_first=True) == [[0, 1, 2]]
+    assert _changing(made * _input(3, 1, 1), changes_first=True) == [[0, 1, 2]]

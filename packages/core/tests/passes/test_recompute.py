@@ -85,6 +85,27 @@ def test_an_old_value_of_a_variable_is_not_kept_for_it() -> None:
     assert recompute(pruned, 1) is pruned
 
 
+def test_a_view_made_late_is_one_of_what_was_repeated() -> None:
+    graph = hr.Graph()
+    with graph.as_default():
+        x = hr.placeholder(hr.float32, [ROWS, WIDTH])
+        wave = hr.exp(x)
+        first = hr.sum(wave)
+        with hr.control_dependencies([first]):
+            large = hr.sum(hr.square(hr.concat([x, x, x, x], axis=0)))
+        with hr.control_dependencies([large]):
+            turned = hr.expand_dims(hr.reshape(wave, [WIDTH, ROWS]), axis=0)
+        late = [hr.sum(hr.sin(turned)), hr.sum(hr.cos(turned))]
+    pruned = prune(graph, [first, large, *late], [], [x], [x.shape])
+    changed = recompute(pruned, 1)
+    assert "Exp" in [op.type for op in repeated(changed)]
+    (reshape,) = [op for op in changed.operations if op.type == "Reshape"]
+    assert reshape.inputs[0].op in repeated(changed)
+    for type_ in ("Sin", "Cos"):
+        (op,) = [op for op in changed.operations if op.type == type_]
+        assert op.inputs[0].op.inputs[0].op is reshape
+
+
 @pytest.mark.parametrize("share", [0.8, 0.6, 0.4])
 @pytest.mark.parametrize("dropout", [False, True])
 def test_results_are_the_same_to_the_last_bit(share: float, dropout: bool) -> None:

@@ -14,7 +14,7 @@ make, if nothing between needs them.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headrace.loops.lowering import Output, Trial
@@ -274,8 +274,8 @@ class _Fusion:
             self.trials.pop(number, None)
             return None
         members = [self.items[member] for member in (*group.items, position)]
-        if axes and _changes_what_others_read(members):
-            return _GOES_AGAIN
+        if _sees_what_is_changed(members, axes):
+            return _TOO_LATE
         trial = self.trials.pop(number, None)
         if trial is None or (trial.space, trial.axes) != (space, axes):
             trial, new = Trial(space, axes), members
@@ -303,17 +303,17 @@ class _Fusion:
     def _misfit(self, group: Group) -> str | None:
         """Why some items do not make one region, or None."""
         assert group.space is not None
-        members = [self.items[position] for position in group.items]
+        members = [self.items[position] for position in sorted(group.items)]
         maps = not group.axes and all(self.forms[position].is_map for position in group.items)
         if maps and all(_in_one_shape(group, member) for member in members):
             return None
-        if group.axes and _changes_what_others_read(members):
-            return _GOES_AGAIN
+        if _sees_what_is_changed(members, group.axes):
+            return _TOO_LATE
         outputs = [output for member in members for output in member.outputs]
         return Trial(group.space, group.axes).misfit(produced_by(members), outputs)
 
 
-_GOES_AGAIN = "a variable is read and then changed, but rows are gone over several times"
+_TOO_LATE = "a variable is read and then changed, but its elements are needed once more after that"
 
 
 def fits_alone(item: Item) -> bool:
@@ -332,15 +332,38 @@ def produced_by(items: Sequence[Item]) -> dict[Hashable, Value]:
     }
 
 
-def _changes_what_others_read(items: Sequence[Item]) -> bool:
-    """True if one of the items changes a variable that another one reads, which must see what was there before."""
-    return any(
-        key in other.reads
+def _sees_what_is_changed(items: Sequence[Item], axes: Sequence[int]) -> bool:
+    """True if one of the items changes a variable before all is computed that follows from what was there before.
+
+    That is so where rows are gone over several times, and where an element is computed from others: what follows from
+    a variable element by element is written nowhere, but computed from it wherever it is read.
+    """
+    changed = {
+        key
         for item in items
         for key in item.mutable.intersection(item.writes)
-        for other in items
-        if other is not item
-    )
+        if any(key in other.reads for other in items if other is not item)
+    }
+    if axes or not changed:
+        return bool(changed)
+    for item in items:
+        if _takes_others(item, changed):
+            return True
+        if not changed.isdisjoint(item.reads):
+            changed.update(item.writes)
+    return False
+
+
+def _takes_others(item: Item, keys: Collection[Hashable]) -> bool:
+    """True if an item computes an element from elements of some memory at other places."""
+    for output in item.outputs:
+        for value in reached(output.value):
+            moves = value.op in ("assemble", "reduce", "view")
+            for given in reached(value) if moves else [value]:
+                is_there = not moves and given.shape == output.value.shape
+                if given.op == "input" and given.payload in keys and not is_there:
+                    return True
+    return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,17 +115,14 @@ class _Search:
 
     def _give_outputs(self, run: _Run) -> None:
         op = run.op
-        views = _views(op)
         for tensor in op.outputs:
             if op.type in ("_Arg", "Const") or not tensor.dtype.size:
                 value = _Value(tensor, 0, permanent=True)
-            elif views:
-                owner = run.inputs[views[0]].owner
-                value = _Value(tensor, 0, root=owner, permanent=owner.permanent)
             else:
                 value = _Value(tensor, tensor_bytes(tensor) if tensor.shape.is_fully_defined else 0)
             run.outputs.append(value)
             self._maker[value] = run
+        _root(run)
 
     def run(self, limit: int) -> None:
         """Drop values until the rest fits, or until no one more helps."""
@@ -163,6 +160,8 @@ class _Search:
             self._runs = runs
             for run, old in changed:
                 run.inputs = old
+            for run in runs[use:]:
+                _root(run)
             refused.add((value, use))
         return None
 
@@ -224,6 +223,7 @@ class _Search:
                 run.inputs = [
                     instead[given] if given.owner is value and given in instead else given for given in run.inputs
                 ]
+            _root(run)
         self._runs = [*self._runs[:use], *added, *self._runs[use:]]
         return changed
 
@@ -282,6 +282,15 @@ class _Search:
                     latest = copied
             tensors.update(zip(run.outputs, copied.outputs, strict=True))
         return result
+
+
+def _root(run: _Run) -> None:
+    """Let what an operation makes have the memory of an input, if it is a view."""
+    views = _views(run.op)
+    for value in run.outputs if views else ():
+        if value.tensor.dtype.size:
+            value.size, value.root = 0, run.inputs[views[0]].owner
+            value.permanent = value.root.permanent
 
 
 def _views(op: Operation) -> tuple[int, ...]:

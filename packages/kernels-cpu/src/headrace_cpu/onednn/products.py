@@ -115,10 +115,18 @@ def _product(
 
 
 def _is_apart(place: View | None) -> bool:
-    """True if the elements of a view go forward in memory, and none is there twice."""
-    return place is None or all(
-        stride > 0 for size, stride in zip(place.sizes, place.strides, strict=True) if size != 1
-    )
+    """True if the elements of a view go forward in memory, and no axis is so long that it reaches into the next.
+
+    The library counts an axis by size times stride: each second one of 17 elements reach into the row behind them.
+    """
+    if place is None:
+        return True
+    reach = 1
+    for stride, size in sorted(zip(place.strides, place.sizes, strict=True)):
+        if size != 1 and stride < reach:
+            return False
+        reach = reach if size == 1 else stride * size
+    return True
 
 
 def _chosen(call: CallWriter, position: int, plain: Descriptor, operand: DType) -> Descriptor:
