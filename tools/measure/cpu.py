@@ -54,9 +54,8 @@ def rows(quick: bool) -> Iterator[Row]:
     yield run_tests(
         "conformance", "every operation case of core within the tolerance table", str(TESTS / "test_conformance.py")
     )
-    yield run_tests(
-        "machine code", "equal to the interpreter of the loop IR on generated regions", str(TESTS / "test_printer.py")
-    )
+    machine_code = str(TESTS / "loops" / "test_printer.py")
+    yield run_tests("machine code", "equal to the interpreter of the loop IR on generated regions", machine_code)
     yield from bits(quick)
     yield from hard()
     yield from without(quick)

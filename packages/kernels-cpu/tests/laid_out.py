@@ -10,10 +10,10 @@ from headrace.interfaces import Functions
 from headrace.passes import optimize, prune
 from headrace.plan import Line, Program
 from headrace_cpu.layout import Layout, lay_out
-from headrace_cpu.lists import ListUse
 from headrace_cpu.onednn import Request
-from headrace_cpu.schedule import Schedule
-from headrace_cpu.scheduling import schedule
+from headrace_cpu.scheduling.lists import ListUse
+from headrace_cpu.scheduling.schedule import Schedule
+from headrace_cpu.scheduling.scheduler import schedule
 
 
 def laid_out(build: Callable[..., Any], *inputs: tuple[hr.DType, tuple[int, ...]]) -> Layout:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 
 from headrace.loops.ir import Region
 from headrace.types import Array
-from headrace_cpu.host import host
-from headrace_cpu.printer import print_region
+from headrace_cpu.llvm.host import host
+from headrace_cpu.loops.printer import print_region
 
 
 def native(region: Region, lanes: int | None = None) -> Callable[[Sequence[Array]], None]:

@@ -112,8 +112,8 @@ class Program:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_random_programs_of_lists_give_what_kernels_give(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    monkeypatch.setattr("headrace_cpu.calling.SLICE", 200)
-    monkeypatch.setattr("headrace_cpu.calling.SMALLEST_STORE", 1)
+    monkeypatch.setattr("headrace_cpu.step.calling.SLICE", 200)
+    monkeypatch.setattr("headrace_cpu.step.calling.SMALLEST_STORE", 1)
     rng = np.random.default_rng(seed)
     choices = rng.integers(0, 10**6, 400).tolist()
     x = rng.normal(size=3).astype(np.float32)

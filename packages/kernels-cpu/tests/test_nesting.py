@@ -142,7 +142,7 @@ def test_three_loops_in_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_loop_whose_inner_loop_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several pauses, in the inner loop and between iterations of the outer one."""
-    monkeypatch.setattr("headrace_cpu.calling.SLICE", 1000)
+    monkeypatch.setattr("headrace_cpu.step.calling.SLICE", 1000)
 
     def build(x: hr.Tensor) -> Any:
         def outer(i: hr.Tensor, s: hr.Tensor) -> tuple[hr.Tensor, hr.Tensor]:
@@ -404,7 +404,7 @@ def test_steps_of_several_threads_have_memory_of_their_own() -> None:
 def test_random_nests_have_the_bits_of_the_existing_path(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Loops and branches in each other at random, with what they capture from any level."""
     rng = np.random.default_rng(seed)
-    monkeypatch.setattr("headrace_cpu.calling.SLICE", int(rng.integers(50, 5000)))
+    monkeypatch.setattr("headrace_cpu.step.calling.SLICE", int(rng.integers(50, 5000)))
     plan = rng.integers(0, 1000, 64).tolist()
 
     def build(x: hr.Tensor, y: hr.Tensor) -> Any:

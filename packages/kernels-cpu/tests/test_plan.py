@@ -243,7 +243,7 @@ def test_a_trace_has_a_time_for_each_group_that_runs_as_a_whole(
     monkeypatch: pytest.MonkeyPatch, slice_nanoseconds: int
 ) -> None:
     """Not one for the whole native call, which is most often the whole step: nobody could see where time goes."""
-    monkeypatch.setattr("headrace_cpu.calling.SLICE", slice_nanoseconds)
+    monkeypatch.setattr("headrace_cpu.step.calling.SLICE", slice_nanoseconds)
 
     def build(x: hr.Tensor) -> Any:
         h = hr.tanh(x @ x) * 0.5
@@ -265,7 +265,7 @@ def test_a_trace_has_a_time_for_each_group_that_runs_as_a_whole(
 
 def test_a_trace_of_a_loop_and_of_an_update(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop pauses where it likes, beside the stops before groups; an update keeps its locks and is one group."""
-    monkeypatch.setattr("headrace_cpu.calling.SLICE", 500)
+    monkeypatch.setattr("headrace_cpu.step.calling.SLICE", 500)
 
     def build(x: hr.Tensor) -> Any:
         total = hr.while_loop(lambda i, s: i < 500, lambda i, s: (i + 1, s * 0.5 + x), (0, x))[1]
@@ -311,7 +311,7 @@ def test_a_long_step_ends_at_its_deadline_between_two_groups() -> None:
 def test_a_long_step_comes_back_to_python_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that Ctrl-C ends it: a step of a large network took seconds without looking. A short one does not."""
     looked: list[int] = []
-    monkeypatch.setattr("headrace_cpu.calling.current_step", lambda: looked.append(1) or _Nothing())
+    monkeypatch.setattr("headrace_cpu.step.calling.current_step", lambda: looked.append(1) or _Nothing())
 
     def looks(depth: int) -> int:
         graph = hr.Graph()

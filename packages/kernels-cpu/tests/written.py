@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from headrace_cpu.host import host
-from headrace_cpu.text import Text
+from headrace_cpu.llvm.host import host
+from headrace_cpu.llvm.text import Text
 
 
 def compiled(write: Callable[[Text, list[str]], None], pointers: int) -> Callable[..., int]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import mpmath
 
-TABLE = Path(__file__).parent.parent / "src" / "headrace_cpu" / "series_table.py"
+TABLE = Path(__file__).parent.parent / "src" / "headrace_cpu" / "loops" / "series_table.py"
 Function = Callable[[mpmath.mpf], mpmath.mpf]
 
 

@@ -47,18 +47,18 @@ class CpuBackend:
     def load(self) -> None:
         """Load LLVM, oneDNN and the modules that compile, where they are installed."""
         if self.devices():
-            for name in ("nesting", "plan", "primitives"):
+            for name in ("nesting", "plan", "primitives.choice"):
                 importlib.import_module(f"headrace_cpu.{name}")
 
     def compile(self, segment: Graph, resources: Resources, functions: Functions) -> CpuPlan:
         """Compile a bounded graph."""
         from headrace_cpu.layout import lay_out
-        from headrace_cpu.lists import separated
         from headrace_cpu.nesting import Nesting
         from headrace_cpu.onednn import onednn
         from headrace_cpu.plan import CpuPlan
-        from headrace_cpu.primitives import primitive_call
-        from headrace_cpu.scheduling import schedule
+        from headrace_cpu.primitives.choice import primitive_call
+        from headrace_cpu.scheduling.lists import separated
+        from headrace_cpu.scheduling.scheduler import schedule
 
         options = config()
         threads = options.threads or available_threads()

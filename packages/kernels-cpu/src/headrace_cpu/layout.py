@@ -13,12 +13,12 @@ from headrace.loops.ir import Region
 from headrace.loops.lowering import lower
 from headrace.loops.verifier import verify_region
 from headrace.plan import Allocation, Line, Step, flat_aliases, plan_memory
-from headrace_cpu.few_rows import FewRows
-from headrace_cpu.pooling import Pooling
-from headrace_cpu.scans import Scan
-from headrace_cpu.scattering import Rows
-from headrace_cpu.schedule import Key, Schedule, is_variable
-from headrace_cpu.values import is_native
+from headrace_cpu.primitives.few_rows import FewRows
+from headrace_cpu.primitives.pooling import Pooling
+from headrace_cpu.primitives.scans import Scan
+from headrace_cpu.primitives.scattering import Rows
+from headrace_cpu.scheduling.schedule import Key, Schedule, is_variable
+from headrace_cpu.scheduling.values import is_native
 
 __all__ = ["Layout", "Run", "Unit", "lay_out"]
 

@@ -17,16 +17,16 @@ from headrace.plan import (
     work_of,
     workspace_of,
 )
-from headrace_cpu.few_rows import FewRows
-from headrace_cpu.gathering import Gather
-from headrace_cpu.indices import FirstRows, RangeCheck
 from headrace_cpu.layout import Layout
-from headrace_cpu.lists import ListOp
 from headrace_cpu.nesting import NativeBranch, NativeLoop
-from headrace_cpu.pooling import Pooling
-from headrace_cpu.scans import Scan
-from headrace_cpu.scattering import Rows
-from headrace_cpu.schedule import Schedule
+from headrace_cpu.primitives.few_rows import FewRows
+from headrace_cpu.primitives.gathering import Gather
+from headrace_cpu.primitives.indices import FirstRows, RangeCheck
+from headrace_cpu.primitives.pooling import Pooling
+from headrace_cpu.primitives.scans import Scan
+from headrace_cpu.primitives.scattering import Rows
+from headrace_cpu.scheduling.lists import ListOp
+from headrace_cpu.scheduling.schedule import Schedule
 
 __all__ = ["kernels_of", "memory_of", "work_in"]
 

@@ -18,10 +18,10 @@ from headrace.interfaces import Functions, Resources
 from headrace.plan import Line, Program
 from headrace.types import DType
 from headrace_cpu.layout import Layout, lay_out
-from headrace_cpu.lists import RECORD, Element, ListUse, find_lists, separated
-from headrace_cpu.schedule import Key
-from headrace_cpu.scheduling import schedule
-from headrace_cpu.values import is_native
+from headrace_cpu.scheduling.lists import RECORD, Element, ListUse, find_lists, separated
+from headrace_cpu.scheduling.schedule import Key
+from headrace_cpu.scheduling.scheduler import schedule
+from headrace_cpu.scheduling.values import is_native
 
 __all__ = ["LINE", "NativeBranch", "NativeLoop", "Nesting"]
 

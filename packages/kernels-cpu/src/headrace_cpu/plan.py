@@ -17,13 +17,13 @@ from headrace import Operation
 from headrace.errors import HeadraceError
 from headrace.interfaces import OpHook
 from headrace.plan import Line, PlannedMemory, Work, aligned_array, checked_kernel, exhausted, explained
-from headrace_cpu.calling import ListStores
-from headrace_cpu.driver import WrittenDriver
+from headrace_cpu.driver.entry import WrittenDriver
+from headrace_cpu.driver.table import ARRAY_TYPE, FIRST_HANDLE, LIBRARY_THREADS, STORES, THREADS
 from headrace_cpu.layout import Layout
 from headrace_cpu.needs import kernels_of, memory_of, work_in
 from headrace_cpu.onednn import onednn
-from headrace_cpu.source import StepSource
-from headrace_cpu.table import ARRAY_TYPE, FIRST_HANDLE, LIBRARY_THREADS, STORES, THREADS
+from headrace_cpu.step.calling import ListStores
+from headrace_cpu.step.source import StepSource
 
 __all__ = ["CpuPlan"]
 

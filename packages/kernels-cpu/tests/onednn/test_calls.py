@@ -14,7 +14,7 @@ import pytest
 
 import headrace as hr
 from headrace.types import bfloat16, float32
-from headrace_cpu.host import Host, host
+from headrace_cpu.llvm.host import Host, host
 from headrace_cpu.onednn import Request, capi, library_call, onednn
 
 pytestmark = pytest.mark.skipif(onednn() is None, reason="oneDNN is not installed")

@@ -10,10 +10,10 @@ import numpy as np
 
 from headrace import Operation
 from headrace.types import Array, DType, bfloat16, float32
-from headrace_cpu.host import host
+from headrace_cpu.llvm.host import host
 from headrace_cpu.onednn import capi
 from headrace_cpu.onednn.capi import Descriptor, OneDnn, Primitive, onednn
-from headrace_cpu.views import View
+from headrace_cpu.onednn.views import View
 
 __all__ = ["CallWriter", "LibraryCall", "Request", "computed_as", "library_call", "makes_calls", "row_major"]
 

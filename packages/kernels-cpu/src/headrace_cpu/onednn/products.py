@@ -10,7 +10,7 @@ from headrace.types import DType, float32
 from headrace_cpu.onednn import capi
 from headrace_cpu.onednn.calls import CallWriter, computed_as, makes_calls, row_major
 from headrace_cpu.onednn.capi import Descriptor, OneDnn
-from headrace_cpu.views import View
+from headrace_cpu.onednn.views import View
 
 __all__: list[str] = []
 

@@ -1,0 +1,1 @@
+"""LLVM: text of functions, and the machine code that becomes of it."""

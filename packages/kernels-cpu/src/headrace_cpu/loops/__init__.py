@@ -1,0 +1,1 @@
+"""Loops: a region of the loop IR as a function with explicit vectors."""

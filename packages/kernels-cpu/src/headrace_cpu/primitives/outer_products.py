@@ -1,0 +1,178 @@
+"""Products of few rows with a matrix as outer products, written as LLVM code: the matrix is read once, row by row.
+
+A tile of columns of all results stays in the first cache. Some rows of the matrix at a time are added to it, each times
+its number of the first factor. Every element is summed in the order of the inner axis, whatever threads do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from headrace_cpu.llvm.text import Text
+
+__all__ = ["OuterProducts"]
+
+TILE = 256
+"""Columns that are computed together: 1 KB of each row of the matrix, and 32 KB of results at most."""
+TOGETHER = 4
+"""Rows of the first factor whose numbers, as many as there are rows of the matrix at a time, fit in registers."""
+SECOND_CACHE = 1 << 20
+"""Bytes of a matrix beyond which the rows that come next are asked for, unless reading is all there is to do anyway."""
+FEW, MANY = 4, 8
+"""Rows of the matrix that are added at a time: many for one or two rows of results, which then move less."""
+
+
+@dataclass(slots=True)
+class OuterProducts:
+    """Writes the function. Mutable.
+
+    Attributes:
+      tile: columns that are one piece of work.
+      rows, inner, columns: sizes.
+      added: of each thing that is added to the result whether it is a row, for all rows, or as large as the result.
+      lanes: elements of a vector.
+      t: what is written.
+    """
+
+    tile: ClassVar[int] = TILE
+
+    rows: int
+    inner: int
+    columns: int
+    added: tuple[bool, ...]
+    lanes: int
+    t: Text = field(default_factory=Text)
+    pointers: list[str] = field(default_factory=list)
+    results: str = ""  # a tile of each row of results, one after the other
+    first: str = ""  # column of the tile
+    width: str = ""  # columns of the tile
+    whole: str = ""  # of these, those that are whole vectors
+    mask: str | None = None
+
+    def write(self) -> None:
+        """Write `SYMBOL(args, begin, end)` of tiles of columns."""
+        t = self.t
+        t.lines.append("define internal void @SYMBOL(ptr noalias %args, i64 %begin, i64 %end) {")
+        self.pointers = [t.argument(number) for number in range(3 + len(self.added))]
+        self.results = t.put(f"alloca [{self.rows * TILE} x float], align 64")
+        t.count_up("%begin", "%end", 1, self._tile)
+        t.line("ret void")
+        t.lines.append("}")
+
+    def _tile(self, number: str) -> None:
+        t = self.t
+        self.first = t.put(f"mul i64 {number}, {TILE}")
+        left = t.put(f"sub i64 {self.columns}, {self.first}")
+        shorter = t.put(f"icmp slt i64 {left}, {TILE}")
+        self.width = t.put(f"select i1 {shorter}, i64 {left}, i64 {TILE}")
+        self.whole = t.put(f"and i64 {self.width}, {-self.lanes}")
+        self._each_row(self._clear)
+        count = MANY if self.rows <= 2 else FEW
+        end = self.inner // count * count
+        if end:
+            t.count_up("0", str(end), count, lambda start: self._add(start, count))
+        if end < self.inner:
+            self._add(str(end), self.inner - end)
+        self._each_row(self._finish)
+
+    def _each_row(self, body: Callable[[str, str], None]) -> None:
+        """Do something for each vector of each row of results."""
+        rows = str(self.rows)
+        self.t.count_up("0", rows, 1, lambda row: self._vectors(lambda column: body(row, column)))
+
+    def _vectors(self, body: Callable[[str], None]) -> None:
+        """Do something for each vector of the tile, and for the columns that are left over under a mask."""
+        t = self.t
+
+        def vector(column: str) -> None:
+            t.lanes = self.lanes
+            body(column)
+            t.lanes = 1
+
+        t.count_up("0", self.whole, self.lanes, vector)
+        rest = self.columns % self.lanes
+        if not rest:
+            return
+
+        def masked() -> None:
+            self.mask = "<" + ", ".join(f"i1 {'true' if lane < rest else 'false'}" for lane in range(self.lanes)) + ">"
+            vector(self.whole)
+            self.mask = None
+
+        t.when(t.put(f"icmp slt i64 {self.whole}, {self.width}"), masked)
+
+    def _add(self, start: str, count: int) -> None:
+        """Add some rows of the matrix, times numbers of each row of the first factor, to the results."""
+        rows = self.rows
+        whole = rows // TOGETHER * TOGETHER
+        if whole:
+            self.t.count_up("0", str(whole), TOGETHER, lambda first: self._add_to(first, TOGETHER, start, count))
+        if whole < rows:
+            self._add_to(str(whole), rows - whole, start, count)
+
+    def _add_to(self, first: str, rows: int, start: str, count: int) -> None:
+        """Add `count` rows of the matrix from `start` on to `rows` rows of results from `first` on."""
+        t = self.t
+        targets = [self._moved(first, row) for row in range(rows)]
+        places = [self._moved(start, place) for place in range(count)]
+        numbers = [[self._number(row, place) for place in places] for row in targets]
+
+        def vector(column: str) -> None:
+            factors = [self._load(1, place, column) for place in places]
+            if self.rows > 2 and 4 * self.inner * self.columns > SECOND_CACHE:
+                for place in places:
+                    self._prefetch(self._outside(1, self._moved(place, 2 * count), column))
+            for row, scalars in zip(targets, numbers, strict=True):
+                place = self._result(row, column)
+                total = t.put(f"load {t.type('float')}, ptr {place}")
+                for scalar, factor in zip(scalars, factors, strict=True):
+                    total = t.fma(t.splat(scalar, "float"), factor, total, "float")
+                t.line(f"store {t.type('float')} {total}, ptr {place}")
+
+        self._vectors(vector)
+
+    def _prefetch(self, place: str) -> None:
+        self.t.functions["llvm.prefetch.p0"] = "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"
+        self.t.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 3, i32 1)")
+
+    def _moved(self, number: str, count: int) -> str:
+        return self.t.put(f"add i64 {number}, {count}")
+
+    def _place(self, pointer: str, row: str, size: int, column: str) -> str:
+        """The place of a column in a row of so many."""
+        offset = self.t.put(f"add i64 {self.t.put(f'mul i64 {row}, {size}')}, {column}")
+        return self.t.put(f"getelementptr float, ptr {pointer}, i64 {offset}")
+
+    def _result(self, row: str, column: str) -> str:
+        return self._place(self.results, row, TILE, column)
+
+    def _number(self, row: str, place: str) -> str:
+        return self.t.put(f"load float, ptr {self._place(self.pointers[0], row, self.inner, place)}")
+
+    def _outside(self, pointer: int, row: str, column: str) -> str:
+        """The place of a column of the tile in an array as wide as the result."""
+        column = self.t.put(f"add i64 {self.first}, {column}")
+        return self._place(self.pointers[pointer], row, self.columns, column)
+
+    def _clear(self, row: str, column: str) -> None:
+        t = self.t
+        t.line(f"store {t.type('float')} {t.number(0.0, 'float')}, ptr {self._result(row, column)}")
+
+    def _finish(self, row: str, column: str) -> None:
+        t = self.t
+        value = t.put(f"load {t.type('float')}, ptr {self._result(row, column)}")
+        for number, is_row in enumerate(self.added):
+            value = t.two("fadd", value, self._load(3 + number, "0" if is_row else row, column), "float")
+        place = self._outside(2, row, column)
+        if self.mask is None:
+            t.line(f"store {t.type('float')} {value}, ptr {place}, align 4")
+        else:
+            t.masked_store("float", 4, value, place, self.mask)
+
+    def _load(self, pointer: int, row: str, column: str) -> str:
+        t, place = self.t, self._outside(pointer, row, column)
+        if self.mask is None:
+            return t.put(f"load {t.type('float')}, ptr {place}, align 4")
+        return t.masked_load("float", 4, place, self.mask)

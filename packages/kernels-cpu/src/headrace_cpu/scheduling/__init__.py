@@ -1,0 +1,1 @@
+"""Scheduling: what computes each operation of a segment, and in which order."""

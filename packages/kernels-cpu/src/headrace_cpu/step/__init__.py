@@ -1,0 +1,1 @@
+"""Steps: the generated lines of Python around drivers."""

@@ -1,0 +1,145 @@
+"""The cache of compiled code, the dump, and what is said where something is missing."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import headrace_cpu.llvm.host as module
+from headrace_cpu import CpuBackend
+from headrace_cpu.llvm.host import Host, host
+
+TEXT = "define i32 @answer_{n}() {{\n  ret i32 {n}\n}}\n"
+
+
+def answer(machine: Host, number: int) -> int:
+    (address,) = machine.load(TEXT.format(n=number), [f"answer_{number}"])
+    return int(ctypes.CFUNCTYPE(ctypes.c_int)(address)())
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HEADRACE_CACHE", str(tmp_path))
+    return tmp_path / "cpu"
+
+
+def test_code_is_kept_and_found_again(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert answer(Host(), 41) == 41
+    (file,) = cache.iterdir()
+    kept = file.read_bytes()
+
+    def compiled(*_: object) -> bytes:
+        raise AssertionError("it is in the cache")
+
+    monkeypatch.setattr(Host, "_compiled", compiled)
+    assert answer(Host(), 41) == 41
+    assert file.read_bytes() == kept
+
+
+def test_code_that_is_there_is_not_loaded_again(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, text = Host(), TEXT.format(n=42)
+    addresses = machine.load(text, ["answer_42"])
+    monkeypatch.setenv("HEADRACE_CACHE", "off")
+    assert machine.load(text, ["answer_42"]) == addresses
+    assert machine.load(TEXT.format(n=40), ["answer_40"]) != addresses
+
+
+def test_functions_of_one_module_come_in_their_order(cache: Path) -> None:
+    machine, text = Host(), TEXT.format(n=1) + TEXT.format(n=2)
+    addresses = machine.load(text, ["answer_2", "answer_1"])
+    assert [ctypes.CFUNCTYPE(ctypes.c_int)(address)() for address in addresses] == [2, 1]
+    assert len(list(cache.iterdir())) == 1
+
+
+@pytest.mark.parametrize("damage", [b"", b"headrace-cpu\n", b"something else"])
+def test_damaged_code_is_compiled_again(cache: Path, damage: bytes) -> None:
+    answer(Host(), 43)
+    (file,) = cache.iterdir()
+    whole = file.read_bytes()
+    file.write_bytes(damage or whole[:-7])
+    assert answer(Host(), 43) == 43
+    assert file.read_bytes() == whole
+
+
+def test_code_of_another_processor_is_not_taken(cache: Path) -> None:
+    machine = Host()
+    machine.cpu = "x86-64" if "x86" in machine.triple else "generic"
+    machine.features = ""
+    assert answer(machine, 44) == 44
+    assert answer(Host(), 44) == 44
+    assert len(list(cache.iterdir())) == 2
+
+
+def test_several_processes_may_fill_one_cache(cache: Path) -> None:
+    code = "import test_host as t; assert [t.answer(t.host(), 100 + n) for n in range(20)] == list(range(100, 120))"
+    command = [sys.executable, "-c", code]
+    processes = [subprocess.Popen(command, cwd=Path(__file__).parent) for _ in range(3)]
+    assert [process.wait(60) for process in processes] == [0, 0, 0]
+    assert len(list(cache.iterdir())) == 20
+
+
+def test_where_nothing_can_be_written_it_is_compiled_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("HEADRACE_CACHE", str(tmp_path / "file"))
+    assert answer(host(), 45) == 45
+    monkeypatch.setenv("HEADRACE_CACHE", "off")
+    assert answer(host(), 46) == 46
+
+
+def test_the_dump_has_text_and_assembly(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_DUMP", str(tmp_path / "dump"))
+    answer(host(), 47)
+    files = sorted((tmp_path / "dump").iterdir())
+    assert [file.name.split(".", 1)[1] for file in files] == ["ll", "opt.ll", "s"]
+    assert "answer_47" in files[0].read_text()
+
+
+def test_without_llvm_there_is_no_device_but_advice(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        return None
+
+    assert list(CpuBackend().devices()) == ["CPU:0"]
+    monkeypatch.setattr("importlib.util.find_spec", missing)
+    assert list(CpuBackend().devices()) == []
+    assert CpuBackend().advice() == ["CPU:0 would be faster with machine code: pip install llvmlite"]
+
+
+def test_the_lanes_are_those_of_the_host() -> None:
+    assert module.host().lanes in (4, 8, 16)
+
+
+@pytest.mark.parametrize(
+    ("features", "lanes"),
+    [("+avx2,+avx512f,+avx512dq", 16), ("+avx2,+avx512f,-avx512dq", 8), ("+avx2", 8), ("+sse4.2", 4)],
+)
+def test_sixteen_lanes_mean_both_parts_of_avx512(features: str, lanes: int) -> None:
+    made = object.__new__(module.Host)
+    made.features = features
+    assert made.lanes == lanes
+
+
+LOADED = """
+import sys, headrace as hr
+assert not any(name.startswith("llvmlite") for name in sys.modules), "importing must not wait for LLVM"
+graph = hr.Graph()
+hr.Session(graph, config=hr.config(backend="numpy"))
+assert "llvmlite" not in sys.modules, "nobody asked for machine code"
+hr.Session(graph, config=hr.config(backend="nonsense"))
+hr.Session(graph, config=hr.config(backend="cpu"))
+assert {"llvmlite", "headrace_cpu.plan", "headrace_cpu.scheduling"} <= set(sys.modules)
+before = set(sys.modules)
+with graph.as_default():
+    x = hr.placeholder(hr.float32, [8, 8])
+    y = hr.tanh(x @ x)
+hr.Session(graph, config=hr.config(backend="cpu")).run(y, feeds={x: [[1.0] * 8] * 8})
+print(sorted(name for name in set(sys.modules) - before if name.startswith(("headrace_cpu", "llvmlite"))))
+"""
+
+
+def test_a_session_loads_what_its_first_step_needs() -> None:
+    done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
