@@ -33,6 +33,19 @@ STAGES: tuple[tuple[str, ...], ...] = (
     ("training", "layers", "data", "testing", "cli"),
 )
 LEVEL = {stage: level for level, stages in enumerate(STAGES) for stage in stages}
+ROOMS: tuple[tuple[str, ...], ...] = (
+    ("llvm",),
+    ("loops", "onednn"),
+    ("primitives",),
+    ("scheduling",),
+    ("layout",),
+    ("nesting",),
+    ("needs", "driver"),
+    ("step",),
+    ("plan",),
+    ("backend",),
+)
+"""The rooms of the native backend, in the order in which a segment becomes a step."""
 USER_LEVEL = ("training", "layers", "data")
 # What code outside core, and core's own user-level library, may import besides `headrace` itself.
 PUBLIC = (
@@ -102,6 +115,18 @@ def core_fault(module: str, target: str, names: list[str]) -> str | None:
     return None
 
 
+def room_fault(module: str, target: str, names: list[str]) -> str | None:
+    """Return what is wrong with an import inside the native backend, or None."""
+    if target.split(".")[0] != "headrace_cpu" or module == "headrace_cpu.__init__":
+        return None
+    level = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
+    here, *there = module.split(".")[1], *(target.split(".")[1:2] or names)
+    wrong = [room for room in there if room != here and level.get(room, -1) >= level[here]]
+    if any(room not in level for room in there):
+        return "no room of the backend"
+    return f"{here} does not come after {wrong[0]}" if wrong else None
+
+
 def sibling_fault(package: str, target: str) -> str | None:
     """Return what is wrong with an import in another package, or None."""
     root = target.split(".")[0]
@@ -122,6 +147,7 @@ def faults(source: Path) -> list[str]:
             continue  # generated code, and headrace/__init__.py, which re-exports every stage
         for line, target, names in imports(path, module):
             fault = core_fault(module, target, names) if package == "headrace" else sibling_fault(package, target)
+            fault = fault or room_fault(module, target, names) if package == "headrace_cpu" else fault
             crossing = target.startswith("headrace") and target.split(".")[0] != package
             if fault is None and crossing and any(name.startswith("_") for name in names):
                 fault = "a name with an underscore belongs to its own package"
@@ -192,6 +218,9 @@ def test_every_stage_of_core_has_its_place() -> None:
         ("headrace/grad/math.py", "from headrace.passes import cse", "grad and passes are apart"),
         ("headrace/training/adam.py", "from headrace.graph import Graph", "training uses public names only"),
         ("headrace/cli.py", "import headrace_serving", "core imports no other package"),
+        ("headrace_cpu/loops/printer.py", "from headrace_cpu.layout import Unit", "loops does not come after layout"),
+        ("headrace_cpu/loops/printer.py", "from headrace_cpu import plan", "loops does not come after plan"),
+        ("headrace_cpu/loops/printer.py", "from headrace_cpu.other import x", "no room of the backend"),
         ("headrace_viz/writer.py", "from headrace.graph.graph import Graph", "not public"),
         ("headrace_viz/writer.py", "import headrace_checkpoint", "headrace_viz may not import headrace_checkpoint"),
         ("headrace_serving/server.py", "from headrace_checkpoint import _files", "a name with an underscore"),
