@@ -10,48 +10,27 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import ClassVar
 
-from headrace_cpu.llvm.text import Text
+from headrace_cpu.primitives.row_products import TOGETHER, RowProducts
 
 __all__ = ["InnerProducts"]
 
 TILE = 64
 """Columns of the result that are one piece of work."""
-TOGETHER = 4
-"""Columns, and rows, whose sums are in registers at a time."""
+BESIDE = 4
+"""Columns whose sums, for some rows, are in registers at a time."""
 
 
 @dataclass(slots=True)
-class InnerProducts:
-    """Writes the function. Mutable.
-
-    Attributes:
-      tile: columns that are one piece of work.
-      rows, inner, columns: sizes.
-      added: of each thing that is added to the result whether it is a row, for all rows, or as large as the result.
-      lanes: elements of a vector.
-      t: what is written.
-    """
+class InnerProducts(RowProducts):
+    """Writes the function of a matrix that lies turned. Mutable."""
 
     tile: ClassVar[int] = TILE
 
-    rows: int
-    inner: int
-    columns: int
-    added: tuple[bool, ...]
-    lanes: int
-    t: Text = field(default_factory=Text)
-    pointers: list[str] = field(default_factory=list)
     sums: list[str] = field(default_factory=list)  # a vector for each pair of a column and a row
 
-    def write(self) -> None:
-        """Write `SYMBOL(args, begin, end)` of tiles of columns."""
-        t = self.t
-        t.lines.append("define internal void @SYMBOL(ptr noalias %args, i64 %begin, i64 %end) {")
-        self.pointers = [t.argument(number) for number in range(3 + len(self.added))]
-        self.sums = [t.put(f"alloca <{self.lanes} x float>, align 64") for _ in range(TOGETHER * TOGETHER)]
-        t.count_up("%begin", "%end", 1, self._tile)
-        t.line("ret void")
-        t.lines.append("}")
+    def _reserve(self) -> None:
+        room = f"alloca <{self.lanes} x float>, align 64"
+        self.sums = [self.t.put(room) for _ in range(BESIDE * TOGETHER)]
 
     def _tile(self, number: str) -> None:
         t = self.t
@@ -60,23 +39,18 @@ class InnerProducts:
         shorter = t.put(f"icmp slt i64 {beyond}, {self.columns}")
         end = t.put(f"select i1 {shorter}, i64 {beyond}, i64 {self.columns}")
         width = t.put(f"sub i64 {end}, {first}")
-        whole = t.put(f"add i64 {first}, {t.put(f'and i64 {width}, {-TOGETHER}')}")
-        t.count_up(first, whole, TOGETHER, lambda column: self._columns(column, TOGETHER))
+        whole = t.put(f"add i64 {first}, {t.put(f'and i64 {width}, {-BESIDE}')}")
+        t.count_up(first, whole, BESIDE, lambda column: self._columns(column, BESIDE))
         t.count_up(whole, end, 1, lambda column: self._columns(column, 1))
 
     def _columns(self, column: str, columns: int) -> None:
         """Some columns of all rows of results."""
-        whole = self.rows // TOGETHER * TOGETHER
-        if whole:
-            self.t.count_up("0", str(whole), TOGETHER, lambda row: self._block(column, columns, row, TOGETHER))
-        if whole < self.rows:
-            self._block(column, columns, str(whole), self.rows - whole)
+        self._in_groups(lambda row, rows: self._block(column, columns, row, rows))
 
     def _block(self, column: str, columns: int, row: str, rows: int) -> None:
         """Some columns of some rows of results."""
         t = self.t
-        places = [self._moved(column, place) for place in range(columns)]
-        lines = [self._moved(row, place) for place in range(rows)]
+        places, lines = self._next_to(column, columns), self._next_to(row, rows)
         pairs = [(line, place, self.sums[number]) for number, (line, place) in enumerate(product(lines, places))]
 
         def add(start: str, mask: str | None = None) -> None:
@@ -107,24 +81,16 @@ class InnerProducts:
             t.put(f"load {t.type('float')}, ptr {slot}"), "float", lambda a, b: t.two("fadd", a, b, "float")
         )
         for number, is_row in enumerate(self.added):
-            place = self._place(3 + number, "0" if is_row else row, self.columns, column)
+            place = self._place(self.pointers[3 + number], "0" if is_row else row, self.columns, column)
             value = t.two("fadd", value, t.put(f"load float, ptr {place}"), "float")
-        t.line(f"store float {value}, ptr {self._place(2, row, self.columns, column)}")
+        t.line(f"store float {value}, ptr {self._place(self.pointers[2], row, self.columns, column)}")
 
     def _first_lanes(self, count: int) -> str:
         return "<" + ", ".join(f"i1 {'true' if lane < count else 'false'}" for lane in range(self.lanes)) + ">"
 
-    def _moved(self, number: str, count: int) -> str:
-        return self.t.put(f"add i64 {number}, {count}")
-
-    def _place(self, pointer: int, row: str, size: int, column: str) -> str:
-        """The place of a column in a row of so many."""
-        offset = self.t.put(f"add i64 {self.t.put(f'mul i64 {row}, {size}')}, {column}")
-        return self.t.put(f"getelementptr float, ptr {self.pointers[pointer]}, i64 {offset}")
-
     def _vector(self, pointer: int, row: str, start: str, mask: str | None) -> str:
         """A vector of a row of a factor."""
-        place = self._place(pointer, row, self.inner, start)
+        place = self._place(self.pointers[pointer], row, self.inner, start)
         if mask is None:
             return self.t.put(f"load {self.t.type('float')}, ptr {place}, align 4")
         return self.t.masked_load("float", 4, place, mask)

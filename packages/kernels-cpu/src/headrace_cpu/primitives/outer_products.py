@@ -7,17 +7,15 @@ its number of the first factor. Every element is summed in the order of the inne
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
-from headrace_cpu.llvm.text import Text
+from headrace_cpu.primitives.row_products import RowProducts
 
 __all__ = ["OuterProducts"]
 
 TILE = 256
 """Columns that are computed together: 1 KB of each row of the matrix, and 32 KB of results at most."""
-TOGETHER = 4
-"""Rows of the first factor whose numbers, as many as there are rows of the matrix at a time, fit in registers."""
 SECOND_CACHE = 1 << 20
 """Bytes of a matrix beyond which the rows that come next are asked for, unless reading is all there is to do anyway."""
 FEW, MANY = 4, 8
@@ -25,41 +23,19 @@ FEW, MANY = 4, 8
 
 
 @dataclass(slots=True)
-class OuterProducts:
-    """Writes the function. Mutable.
-
-    Attributes:
-      tile: columns that are one piece of work.
-      rows, inner, columns: sizes.
-      added: of each thing that is added to the result whether it is a row, for all rows, or as large as the result.
-      lanes: elements of a vector.
-      t: what is written.
-    """
+class OuterProducts(RowProducts):
+    """Writes the function of a matrix as it lies. Mutable."""
 
     tile: ClassVar[int] = TILE
 
-    rows: int
-    inner: int
-    columns: int
-    added: tuple[bool, ...]
-    lanes: int
-    t: Text = field(default_factory=Text)
-    pointers: list[str] = field(default_factory=list)
     results: str = ""  # a tile of each row of results, one after the other
     first: str = ""  # column of the tile
     width: str = ""  # columns of the tile
     whole: str = ""  # of these, those that are whole vectors
     mask: str | None = None
 
-    def write(self) -> None:
-        """Write `SYMBOL(args, begin, end)` of tiles of columns."""
-        t = self.t
-        t.lines.append("define internal void @SYMBOL(ptr noalias %args, i64 %begin, i64 %end) {")
-        self.pointers = [t.argument(number) for number in range(3 + len(self.added))]
-        self.results = t.put(f"alloca [{self.rows * TILE} x float], align 64")
-        t.count_up("%begin", "%end", 1, self._tile)
-        t.line("ret void")
-        t.lines.append("}")
+    def _reserve(self) -> None:
+        self.results = self.t.put(f"alloca [{self.rows * TILE} x float], align 64")
 
     def _tile(self, number: str) -> None:
         t = self.t
@@ -105,18 +81,12 @@ class OuterProducts:
 
     def _add(self, start: str, count: int) -> None:
         """Add some rows of the matrix, times numbers of each row of the first factor, to the results."""
-        rows = self.rows
-        whole = rows // TOGETHER * TOGETHER
-        if whole:
-            self.t.count_up("0", str(whole), TOGETHER, lambda first: self._add_to(first, TOGETHER, start, count))
-        if whole < rows:
-            self._add_to(str(whole), rows - whole, start, count)
+        self._in_groups(lambda first, rows: self._add_to(first, rows, start, count))
 
     def _add_to(self, first: str, rows: int, start: str, count: int) -> None:
         """Add `count` rows of the matrix from `start` on to `rows` rows of results from `first` on."""
         t = self.t
-        targets = [self._moved(first, row) for row in range(rows)]
-        places = [self._moved(start, place) for place in range(count)]
+        targets, places = self._next_to(first, rows), self._next_to(start, count)
         numbers = [[self._number(row, place) for place in places] for row in targets]
 
         def vector(column: str) -> None:
@@ -136,14 +106,6 @@ class OuterProducts:
     def _prefetch(self, place: str) -> None:
         self.t.functions["llvm.prefetch.p0"] = "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"
         self.t.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 3, i32 1)")
-
-    def _moved(self, number: str, count: int) -> str:
-        return self.t.put(f"add i64 {number}, {count}")
-
-    def _place(self, pointer: str, row: str, size: int, column: str) -> str:
-        """The place of a column in a row of so many."""
-        offset = self.t.put(f"add i64 {self.t.put(f'mul i64 {row}, {size}')}, {column}")
-        return self.t.put(f"getelementptr float, ptr {pointer}, i64 {offset}")
 
     def _result(self, row: str, column: str) -> str:
         return self._place(self.results, row, TILE, column)
