@@ -1,4 +1,4 @@
-"""Results written past the caches: the same bits as otherwise, wherever they begin and however long rows are."""
+"""Results written past the caches, rows read ahead: the same bits, wherever they begin and however long rows are."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.types import Array, DType, as_dtype, bfloat16, float16, float32, f
 from headrace_cpu.llvm.host import host
 from headrace_cpu.loops import streaming
 from headrace_cpu.loops.printer import print_region
-from headrace_cpu.loops.streaming import streamed_buffers
+from headrace_cpu.loops.streaming import read_ahead, streamed_buffers
 
 LANES = host().lanes
 
@@ -103,3 +103,19 @@ def test_rows_with_totals(shift: int) -> None:
     arrays = {"x": x, "y": placed(np.zeros_like(x), shift)}
     native(region)([arrays[key] for key in keys])
     np.testing.assert_array_equal(arrays["y"], x - x.max(axis=1, keepdims=True))
+
+
+def test_a_loop_that_reads_a_row_again_asks_for_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    region, _ = normalized((4096, 4096))
+    (source,) = (number for number, buffer in enumerate(region.buffers) if buffer.role == "in")
+    ahead = read_ahead(region)
+    assert ahead.loop == 1
+    assert [(buffer, step) for (buffer, _), step in ahead.loads] == [(source, 4096)]
+    assert "@llvm.prefetch.p0" in print_region(region, LANES).body
+    monkeypatch.setenv("HEADRACE_STREAMING", "off")
+    assert "@llvm.prefetch.p0" not in print_region(region, LANES).body
+
+
+def test_what_caches_hold_and_what_is_read_once_is_not_read_ahead() -> None:
+    assert not read_ahead(normalized((64, 64))[0]).loads
+    assert not read_ahead(doubled((4096, 4096))[0]).loads

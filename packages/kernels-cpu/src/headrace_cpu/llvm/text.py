@@ -184,6 +184,11 @@ class Text:
         self.functions[name] = f"declare void @{name}({whole}, ptr, i32 immarg, {bits})"
         self.line(f"call void @{name}({whole} {value}, ptr {place}, i32 {align}, {bits} {mask})")
 
+    def prefetch(self, place: str, level: int) -> None:
+        """Ask for the line of the cache at a place: 3 to have it in the first cache, 2 in the second one."""
+        self.functions["llvm.prefetch.p0"] = "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"
+        self.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 {level}, i32 1)")
+
     def fma(self, a: str, b: str, c: str, element: str) -> str:
         """a * b + c, rounded once."""
         return self.call("fma", element, a, b, c)

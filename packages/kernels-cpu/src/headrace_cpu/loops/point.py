@@ -6,7 +6,7 @@ computed once for a vector; its registers are known by what they hold until the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headrace.loops.ir import Access, Buffer, Expr, Store, in_order
@@ -15,6 +15,7 @@ from headrace_cpu.llvm.text import Text, compute_type, from_float, storage_type
 from headrace_cpu.loops.exponentials import HALVES
 from headrace_cpu.loops.philox import write_blocks, write_words
 from headrace_cpu.loops.scalars import cast, computed, constant
+from headrace_cpu.loops.streaming import LINE
 
 __all__ = ["Point"]
 
@@ -35,6 +36,7 @@ class Point:
       halves: for each function cut in two where its first half lies for a block.
       first: the index of the first element of that block.
       past: buffers that are written past the caches.
+      ahead: for each load that asks for what the next points need how many elements that is away.
       done: for each expression that is computed its register.
     """
 
@@ -49,6 +51,7 @@ class Point:
     halves: dict[int, str] = field(default_factory=dict)
     first: str = "0"
     past: frozenset[int] = frozenset()
+    ahead: Mapping[tuple[int, Access], int] = field(default_factory=dict)
     done: dict[int, str] = field(default_factory=dict)
 
     def value(self, root: Expr) -> str:
@@ -185,6 +188,8 @@ class Point:
         element, align = storage_type(dtype), max(dtype.size, 1)
         address = self._address(buffer, access)
         step = self._step(access)
+        if (buffer, access) in self.ahead and step == 1:
+            self._ask_for(address, self.ahead[buffer, access] * dtype.size, t.lanes * dtype.size)
         if t.lanes == 1 or step == 0:
             lanes, t.lanes = t.lanes, 1
             scalar = t.put(f"load {element}, ptr {address}, align {align}")
@@ -199,6 +204,11 @@ class Point:
         if dtype is boolean:
             value = t.put(f"icmp ne {t.type('i8')} {value}, {t.number(0, 'i8')}")
         return value
+
+    def _ask_for(self, address: str, away: int, size: int) -> None:
+        """Let the second cache have the lines of so many bytes that lie so many bytes away."""
+        for start in range(away, away + size, LINE):
+            self.text.prefetch(self.text.put(f"getelementptr i8, ptr {address}, i64 {start}"), 2)
 
     def _gathered(self, element: str, align: int, addresses: str) -> str:
         t, whole = self.text, self.text.type(element)

@@ -22,7 +22,7 @@ from headrace_cpu.loops.chains import cut_functions, points_together, stored_sum
 from headrace_cpu.loops.exponentials import HALVES
 from headrace_cpu.loops.point import Point
 from headrace_cpu.loops.reductions import Accumulator, start_accumulator
-from headrace_cpu.loops.streaming import LINE, streamed_buffers, write_fence
+from headrace_cpu.loops.streaming import LINE, ReadAhead, read_ahead, streamed_buffers, write_fence
 
 __all__ = ["PrintedRegion", "print_region"]
 
@@ -60,13 +60,13 @@ class _Form:
 
 def print_region(region: Region, lanes: int) -> PrintedRegion:
     """Print one region for vectors of that many lanes; layers of a network have many of one form."""
-    return _printed(_Form(form_of(region), region), lanes, streamed_buffers(region, lanes))
+    return _printed(_Form(form_of(region), region), lanes, streamed_buffers(region, lanes), read_ahead(region))
 
 
 @functools.lru_cache(KEPT_FORMS)
-def _printed(item: _Form, lanes: int, streamed: frozenset[int]) -> PrintedRegion:
+def _printed(item: _Form, lanes: int, streamed: frozenset[int], ahead: ReadAhead) -> PrintedRegion:
     text = Text()
-    _Printer(item.region, lanes, streamed, text, Point(text, item.region.buffers)).write()
+    _Printer(item.region, lanes, streamed, ahead, text, Point(text, item.region.buffers)).write()
     return PrintedRegion("\n".join(text.lines) + "\n", text.functions)
 
 
@@ -75,6 +75,7 @@ class _Printer:
     region: Region
     lanes: int
     streamed: frozenset[int]  # buffers to write past the caches
+    ahead: ReadAhead
     text: Text
     at: Point
     allocas: list[str] = field(default_factory=list)
@@ -153,7 +154,9 @@ class _Printer:
             self.at.index = {}
             self._outer_index(point)
             indices.append(self.at.index)
-        for loop in self.region.loops:
+        for number, loop in enumerate(self.region.loops):
+            asking = self.ahead.loads if number == self.ahead.loop else ()
+            self.at.ahead = {load: step * len(points) for load, step in asking}
             for index, pointers, known in zip(indices, rows, locals_, strict=False):
                 self.at.index, self.at.pointers, self.at.locals = index, pointers, known
                 self._loop(loop)

@@ -1,7 +1,8 @@
-"""Streaming: which results are written past the caches, because little of them would stay there.
+"""Streaming: what is done for memory that is larger than the caches: results are written past these, rows read ahead.
 
 A store to memory that no cache holds reads the whole line first; a stream of whole lines need not, which saves a third
-of what a loop moves that reads one array and writes another one. `HEADRACE_STREAMING=off` writes all in the usual way.
+of what a loop moves that reads one array and writes another one. And while a row is computed that the caches hold, the
+memory has nothing to do, unless it is asked for the next row. `HEADRACE_STREAMING=off` does neither.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from headrace.loops.ir import Access, Loop, Region, Store, in_order
+from headrace.loops.ir import Access, Buffer, Expr, Loop, Region, Role, Store, in_order
 from headrace_cpu.llvm.text import Text
 
-__all__ = ["LINE", "streamed_buffers", "write_fence"]
+__all__ = ["LINE", "ReadAhead", "read_ahead", "streamed_buffers", "write_fence"]
 
 LINE = 64
 """Bytes of a line of the cache."""
@@ -32,19 +34,56 @@ def streamed_buffers(region: Region, lanes: int) -> frozenset[int]:
       region: what is printed.
       lanes: elements of a vector.
     """
-    large = {
-        number
-        for number, buffer in enumerate(region.buffers)
-        if buffer.role == "out" and buffer.size * buffer.dtype.size >= LARGE
-    }
-    if not large or os.environ.get("HEADRACE_STREAMING") == "off":
+    large = {number for number, buffer in enumerate(region.buffers) if _is_large(buffer, "out")}
+    if not large or not _is_wanted():
         return frozenset()
-    values = [item.value for loop in region.loops for item in loop.accumulates]
-    stores = list(_stores(region))
-    values += [store.value for _, store in stores]
+    values = [value for loop in region.loops for value in _values(loop)]
     large -= {expr.payload[0] for expr in in_order(values) if expr.op == "load"}
-    large -= {store.buffer for loop, store in stores if not _is_even(loop, store.access, lanes)}
+    large -= {store.buffer for loop, store in _stores(region) if not _is_even(loop, store.access, lanes)}
     return frozenset(large)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAhead:
+    """Where a region asks for the next row of what is larger than the caches.
+
+    Attributes:
+      loop: the number of the loop that does: one that reads the same row again.
+      loads: buffer and place of each load that asks, with how many elements the next row is away.
+    """
+
+    loop: int = 0
+    loads: frozenset[tuple[tuple[int, Access], int]] = frozenset()
+
+
+def read_ahead(region: Region) -> ReadAhead:
+    """What to read ahead.
+
+    Args:
+      region: what is printed.
+    """
+    if len(region.outer) != 1 or not _is_wanted():
+        return ReadAhead()
+    first: set[tuple[int, Access]] = set()
+    for number, loop in enumerate(region.loops):
+        loads = {expr.payload for expr in in_order(_values(loop)) if expr.op == "load"} if loop.axes else set()
+        again = {(buffer, access) for buffer, access in loads & first if _is_large(region.buffers[buffer], "in")}
+        if again:
+            return ReadAhead(number, frozenset((load, load[1].coefficient(0)) for load in again))
+        first |= loads
+    return ReadAhead()
+
+
+def _is_wanted() -> bool:
+    return os.environ.get("HEADRACE_STREAMING") != "off"
+
+
+def _is_large(buffer: Buffer, role: Role) -> bool:
+    return buffer.role == role and buffer.size * buffer.dtype.size >= LARGE
+
+
+def _values(loop: Loop) -> list[Expr]:
+    return [item.value for item in loop.accumulates] + [store.value for store in (*loop.stores, *loop.after)]
 
 
 def _stores(region: Region) -> Iterator[tuple[Loop, Store]]:

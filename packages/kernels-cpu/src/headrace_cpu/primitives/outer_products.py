@@ -93,7 +93,7 @@ class OuterProducts(RowProducts):
             factors = [self._load(1, place, column) for place in places]
             if self.rows > 2 and 4 * self.inner * self.columns > SECOND_CACHE:
                 for place in places:
-                    self._prefetch(self._outside(1, self._moved(place, 2 * count), column))
+                    t.prefetch(self._outside(1, self._moved(place, 2 * count), column), 3)
             for row, scalars in zip(targets, numbers, strict=True):
                 place = self._result(row, column)
                 total = t.put(f"load {t.type('float')}, ptr {place}")
@@ -102,10 +102,6 @@ class OuterProducts(RowProducts):
                 t.line(f"store {t.type('float')} {total}, ptr {place}")
 
         self._vectors(vector)
-
-    def _prefetch(self, place: str) -> None:
-        self.t.functions["llvm.prefetch.p0"] = "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"
-        self.t.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 3, i32 1)")
 
     def _result(self, row: str, column: str) -> str:
         return self._place(self.results, row, TILE, column)
