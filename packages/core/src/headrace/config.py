@@ -14,7 +14,7 @@ __all__ = ["Config", "config", "current_config"]
 MAX_VIRTUAL_DEVICES = 1024
 """More of one type than any machine has; the placer looks at each of them for each operation."""
 
-DEFAULT_PASSES = ("raising", "inline", "batch_norm", "fold", "arithmetic", "cse", "narrow")
+DEFAULT_PASSES = ("raising", "inline", "batch_norm", "fold", "arithmetic", "pooling", "cse", "narrow")
 
 
 @dataclass(frozen=True, slots=True)

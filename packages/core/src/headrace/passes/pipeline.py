@@ -14,6 +14,7 @@ from headrace.passes.cse import cse
 from headrace.passes.fold import fold
 from headrace.passes.inline import inline
 from headrace.passes.narrow import narrow
+from headrace.passes.pooling import pooling
 from headrace.passes.raising import raising
 
 __all__ = ["PASSES", "optimize"]
@@ -26,6 +27,7 @@ PASSES: dict[str, Pass] = {
     "batch_norm": batch_norm,
     "fold": fold,
     "arithmetic": arithmetic,
+    "pooling": pooling,
     "cse": cse,
     "narrow": narrow,
 }

@@ -55,6 +55,7 @@ def initialize_variables(
     orphans = [handle for handle in waiting if initializers.get(handle) is None]
     if orphans:
         raise _no_initializer(orphans)
+    waiting.sort(key=_size, reverse=True)  # what a value is computed in goes again: best while there is little else
     for together in _batches(_in_order(waiting, initializers, resources), initializers):
         left = _uninitialized(together, resources)
         if left:
@@ -69,8 +70,7 @@ def _batches(handles: Sequence[Tensor], initializers: Mapping[Tensor, Operation 
     together: list[Tensor] = []
     total = 0
     for handle in handles:
-        shape, dtype = handle.op.attrs["shape"], handle.op.attrs["dtype"]
-        size = (shape.num_elements or 0) * dtype.size if shape.is_fully_defined else TOGETHER_BYTES
+        size = _size(handle)
         needs = _handles_read(_needed([_initializer(handle, initializers)], frozenset()))
         if together and (needs or total + size > TOGETHER_BYTES):
             yield together
@@ -79,6 +79,12 @@ def _batches(handles: Sequence[Tensor], initializers: Mapping[Tensor, Operation 
         total += TOGETHER_BYTES if needs else size
     if together:
         yield together
+
+
+def _size(handle: Tensor) -> int:
+    """Bytes of a variable; of one whose shape is not known as many as are computed by themselves."""
+    shape, dtype = handle.op.attrs["shape"], handle.op.attrs["dtype"]
+    return (shape.num_elements or 0) * dtype.size if shape.is_fully_defined else TOGETHER_BYTES
 
 
 def _in_order(
