@@ -69,11 +69,11 @@ def test_what_is_only_computed_again_stands_with_the_first_that_computes_it() ->
     """It used to be a group of its own that took no time at all: 3000 % of what memory can do."""
 
     def build(x: hr.Tensor) -> Any:
-        rectified = hr.nn.relu(hr.nn.conv2d(x, weights(3, 3, 1, 16), padding="VALID"))
-        return hr.nn.max_pool2d(rectified, 2, strides=2, padding="VALID")
+        sizes = hr.abs(hr.nn.conv2d(x, weights(3, 3, 1, 16), padding="VALID"))
+        return hr.nn.max_pool2d(sizes, 2, strides=2, padding="VALID")
 
     found = groups_of(build, 4, 14, 14, 1)
-    assert found == [(("Conv2D",), "onednn"), (("Relu", "MaxPool"), "headrace_cpu.loops")]
+    assert found == [(("Conv2D",), "onednn"), (("Abs", "MaxPool"), "headrace_cpu.loops")]
 
 
 def test_every_group_of_a_training_step_starts_a_unit() -> None:
