@@ -7,6 +7,7 @@ the same minute.
 from __future__ import annotations
 
 import functools
+import gc
 import json
 import os
 import statistics
@@ -157,6 +158,7 @@ def _through(name: str, make: Callable[[], Callable[[], Any]], moved: float) -> 
     for _ in range(ROUNDS):
         copied = copy_bandwidth(THREADS, int(moved / 2))
         speed = moved / _median(make(), 0.5)
+        gc.collect()  # a session holds its variables, and is held by its graph
         shares.append(speed / copied)
         speeds.append(speed / 1e9)
         copies.append(copied / 1e9)
