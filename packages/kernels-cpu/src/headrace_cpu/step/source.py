@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.plan import ALIGNMENT, Line, group_inputs
+from headrace.plan import ALIGNMENT, Line, aligned_array, group_inputs
 from headrace.types import Array, float32
 from headrace_cpu.driver.block import Block, block_of, integers_of
 from headrace_cpu.driver.entry import WrittenDriver, module_text, new_module, write_driver
@@ -62,12 +62,11 @@ class ConstantPool:
     def address(self) -> int:
         """Of the whole block; to be asked when all constants are there."""
         if self._memory is None:
-            self._memory = np.zeros(self._size + ALIGNMENT, np.uint8)
-            start = -self._memory.ctypes.data % ALIGNMENT
+            self._memory = aligned_array((self._size,), np.uint8)
             for value, offset in zip(self._values, self._offsets.values(), strict=True):
                 flat = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
-                self._memory[start + offset : start + offset + flat.size] = flat
-        return int(self._memory.ctypes.data) + (-self._memory.ctypes.data % ALIGNMENT)
+                self._memory[offset : offset + flat.size] = flat
+        return int(self._memory.ctypes.data)
 
 
 class StepSource:
