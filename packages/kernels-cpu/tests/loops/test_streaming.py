@@ -119,3 +119,12 @@ def test_a_loop_that_reads_a_row_again_asks_for_the_next_one(monkeypatch: pytest
 def test_what_caches_hold_and_what_is_read_once_is_not_read_ahead() -> None:
     assert not read_ahead(normalized((64, 64))[0]).loads
     assert not read_ahead(doubled((4096, 4096))[0]).loads
+
+
+def test_what_is_the_same_for_every_row_has_no_next_one() -> None:
+    shape = (4, 1 << 23)
+    gains = loops.broadcast_to(Value("input", float32, shape[1:], (), "gains"), shape)
+    scaled = Value("input", float32, shape, (), "x") * gains
+    (lowered,) = lower("test", shape, (1,), {}, [Output("y", scaled - loops.max(scaled, -1, keepdims=True))])
+    ahead = read_ahead(lowered.region)
+    assert [step for _, step in ahead.loads] == [1 << 23]

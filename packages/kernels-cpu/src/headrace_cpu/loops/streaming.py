@@ -67,9 +67,13 @@ def read_ahead(region: Region) -> ReadAhead:
     first: set[tuple[int, Access]] = set()
     for number, loop in enumerate(region.loops):
         loads = {expr.payload for expr in in_order(_values(loop)) if expr.op == "load"} if loop.axes else set()
-        again = {(buffer, access) for buffer, access in loads & first if _is_large(region.buffers[buffer], "in")}
+        again = {
+            ((buffer, access), access.coefficient(0))
+            for buffer, access in loads & first
+            if access.coefficient(0) and _is_large(region.buffers[buffer], "in")
+        }
         if again:
-            return ReadAhead(number, frozenset((load, load[1].coefficient(0)) for load in again))
+            return ReadAhead(number, frozenset(again))
         first |= loads
     return ReadAhead()
 
