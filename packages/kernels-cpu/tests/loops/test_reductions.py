@@ -21,14 +21,14 @@ TRUTH = [("any", boolean), ("all", boolean)]
 WHOLE: dict[str, Any] = {"sum": np.sum, "prod": np.prod, "max": np.max, "min": np.min, "any": np.any, "all": np.all}
 
 
-def reduced(op: str, dtype: DType, values: Array, *, start: bool, marked: bool = False) -> Array:
+def reduced(op: str, dtype: DType, values: Array, *, start: bool, of_row: bool = False) -> Array:
     """Vectors of values combined to one, after a vector of what an accumulator starts with if `start`."""
 
     def write(t: Text, pointers: list[str]) -> None:
         source, out = pointers
         t.lanes = LANES
         element = "i8" if dtype is boolean else storage_type(dtype)
-        made = start_accumulator(t, Accumulate(0, op, Expr("load", dtype, ())), marked=marked)
+        made = start_accumulator(t, Accumulate(0, op, Expr("load", dtype, ())), of_row=of_row)
         t.allocas += made.reserved(LANES)
         made.reset(t)
         for first in range(0, len(values), LANES):
@@ -100,7 +100,7 @@ def test_a_nan_anywhere_is_the_extreme(op: str, place: int, dtype: DType) -> Non
 def test_a_nan_of_any_sign_is_marked_among_infinities(op: str, place: int, sign: float, dtype: DType) -> None:
     values = np.array([1.0, np.inf, -np.inf] * LANES).astype(dtype.array_type)
     values[place] = np.copysign(np.nan, sign)
-    assert np.isnan(reduced(op, dtype, values, start=True, marked=True).astype(np.float64))[0]
+    assert np.isnan(reduced(op, dtype, values, start=True, of_row=True).astype(np.float64))[0]
 
 
 @pytest.mark.parametrize("op", ["max", "min"])
@@ -108,7 +108,7 @@ def test_a_nan_of_any_sign_is_marked_among_infinities(op: str, place: int, sign:
 def test_marked_extremes_are_those_without_marks(op: str, dtype: DType) -> None:
     for values in ([1.0, np.inf, -np.inf] * LANES, [3.0, -2.0, 5.0] * LANES, [-0.0, 0.0, 0.0] * LANES):
         numbers = np.array(values).astype(dtype.array_type)
-        found = (reduced(op, dtype, numbers, start=True, marked=marked).tobytes() for marked in (True, False))
+        found = (reduced(op, dtype, numbers, start=True, of_row=of_row).tobytes() for of_row in (True, False))
         assert len(set(found)) == 1
 
 

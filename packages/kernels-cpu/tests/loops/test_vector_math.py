@@ -77,7 +77,7 @@ def test_fewer_lanes_use_no_instruction_of_avx512_and_are_as_right(name: str) ->
     with np.errstate(all="ignore"):
         off = ulps(computed(name, x, float32, 8), REFERENCES[name](x.astype(np.float64)))
     assert off.max() <= 2
-    text = write_function(name, "float", 8)
+    text = write_function(name, "float", 8, 8)
     assert "avx512" not in "".join([text[1], *text[2].values()])
 
 

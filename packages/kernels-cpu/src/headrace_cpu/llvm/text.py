@@ -53,12 +53,14 @@ class Text:
     Attributes:
       lines: the instructions so far.
       lanes: how many elements a value has now.
+      width: how many float32 a register of the processor holds; a value may fill several.
       functions: names of the module's own functions and intrinsics that are called.
       allocas: what to reserve on the stack when the function begins.
     """
 
     lines: list[str] = field(default_factory=list)
     lanes: int = 1
+    width: int = 1
     functions: dict[str, str] = field(default_factory=dict)
     allocas: list[str] = field(default_factory=list)
     count: int = 0
@@ -95,8 +97,8 @@ class Text:
 
     @property
     def has_avx512(self) -> bool:
-        """True if values fill registers of AVX-512: only processors that have them work on so many lanes."""
-        return self.lanes == 16
+        """True if values fill registers of AVX-512."""
+        return self.width == 16 and self.lanes >= 16
 
     def type(self, element: str) -> str:
         """The type of a value with as many lanes as now."""
@@ -145,9 +147,16 @@ class Text:
         return value
 
     def joined(self, parts: Sequence[str], element: str) -> str:
-        """The two halves of a value as one."""
-        half, picked = f"<{self.lanes // 2} x {element}>", ", ".join(f"i32 {lane}" for lane in range(self.lanes))
-        return self.put(f"shufflevector {half} {parts[0]}, {half} {parts[1]}, <{self.lanes} x i32> <{picked}>")
+        """The parts of a value, a power of two of them, as one."""
+        size = self.lanes // len(parts)
+        while len(parts) > 1:
+            half, picked = f"<{size} x {element}>", ", ".join(f"i32 {lane}" for lane in range(2 * size))
+            parts = [
+                self.put(f"shufflevector {half} {a}, {half} {b}, <{2 * size} x i32> <{picked}>")
+                for a, b in zip(parts[::2], parts[1::2], strict=True)
+            ]
+            size *= 2
+        return parts[0]
 
     def two(self, op: str, a: str, b: str, element: str) -> str:
         """An instruction with two operands of one type."""

@@ -17,7 +17,6 @@ from headrace_cpu.loops.series_table import EXP_TAIL, EXP_TAIL_OF_ROW, EXPM1_TAI
 
 __all__ = [
     "BITS",
-    "HALVES",
     "LN2_PARTS",
     "ROUNDER",
     "by_pairs",
@@ -98,10 +97,14 @@ def _exp_by_rows(t: Text, x: str, *, closer: bool) -> str:
 
 def _row(t: Text, table: Sequence[float], place: str) -> str:
     """For each lane the number of a table of 16 that its lowest four bits choose."""
-    whole, integers, name = t.type("float"), t.type("i32"), "llvm.x86.avx512.permvar.sf.512"
-    t.functions[name] = f"declare {whole} @{name}({whole}, {integers})"
+    name, bits = "llvm.x86.avx512.permvar.sf.512", t.convert("bitcast", place, "float", "i32")
     numbers = ", ".join(f"float {float_literal(number, 'float')}" for number in table)
-    return t.put(f"call {whole} @{name}({whole} <{numbers}>, {integers} {t.convert('bitcast', place, 'float', 'i32')})")
+    t.functions[name] = f"declare <16 x float> @{name}(<16 x float>, <16 x i32>)"
+    parts = [
+        t.put(f"call <16 x float> @{name}(<16 x float> <{numbers}>, <16 x i32> {t.lanes_of(bits, 'i32', first, 16)})")
+        for first in range(0, t.lanes, 16)
+    ]
+    return t.joined(parts, "float")
 
 
 def by_pairs(t: Text, x: str, square: str, coefficients: Sequence[float], element: str) -> str:
@@ -172,7 +175,7 @@ def _by_registers(t: Text, instruction: str, element: str, *values: str) -> str:
     for first in range(0, t.lanes, size):
         given = ", ".join(f"{part} {t.lanes_of(value, element, first, size)}" for value in values)
         parts.append(t.put(f"call {part} @{name}({given}{way}, {part} zeroinitializer, {mask} -1{rounding})"))
-    return parts[0] if len(parts) == 1 else t.joined(parts, element)
+    return t.joined(parts, element)
 
 
 def _quotient(t: Text, a: str, divisor: str, left: Callable[[str], str], element: str) -> str:
@@ -251,18 +254,11 @@ def _of_lost(t: Text, signed: str, element: str) -> str:
     return t.call("copysign", element, _quotient(t, a, divisor, left, element), signed)
 
 
-HALVES: dict[str, tuple[Callable[[Text, str, str], str], Callable[[Text, str, str], str]]] = {
-    "sigmoid": (_decay, _share),
-    "tanh": (_lost, _of_lost),
-}
-"""Functions of float32 as one function of another one: a loop over either does not wait as long as a loop over both."""
-
-
 def sigmoid_of_single(t: Text, x: str, element: str) -> str:
-    """By its halves: 1.5 ulp."""
+    """1.5 ulp."""
     return _share(t, _decay(t, x, element), element)
 
 
 def tanh_of_single(t: Text, x: str, element: str) -> str:
-    """By its halves: 1.9 ulp."""
+    """1.9 ulp."""
     return _of_lost(t, _lost(t, x, element), element)

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 from headrace.loops.ir import Access, Buffer, Expr, Store, in_order
 from headrace.types import bool as boolean
-from headrace_cpu.llvm.text import Text, compute_type, from_float, storage_type
-from headrace_cpu.loops.exponentials import HALVES
+from headrace_cpu.llvm.text import Text, compute_type, storage_type
 from headrace_cpu.loops.philox import write_blocks, write_words
 from headrace_cpu.loops.scalars import cast, computed, constant
 from headrace_cpu.loops.streaming import LINE
@@ -33,8 +32,6 @@ class Point:
       mask: the register that says which lanes there are, if not all.
       locals: for each local its scalar register.
       columns: for each local of the columns at hand its vector register.
-      halves: for each function cut in two where its first half lies for a block.
-      first: the index of the first element of that block.
       past: buffers that are written past the caches.
       ahead: for each load that asks for what the next points need how many elements that is away.
       done: for each expression that is computed its register.
@@ -48,8 +45,6 @@ class Point:
     mask: str | None = None
     locals: dict[int, str] = field(default_factory=dict)
     columns: dict[int, str] = field(default_factory=dict)
-    halves: dict[int, str] = field(default_factory=dict)
-    first: str = "0"
     past: frozenset[int] = frozenset()
     ahead: Mapping[tuple[int, Access], int] = field(default_factory=dict)
     done: dict[int, str] = field(default_factory=dict)
@@ -61,9 +56,6 @@ class Point:
             expr = stack[-1]
             if id(expr) in self.done:
                 stack.pop()
-                continue
-            if id(expr) in self.halves:
-                self.done[id(expr)] = self._second_half(expr)
                 continue
             missing = [arg for arg in expr.args if id(arg) not in self.done]
             if missing:
@@ -139,20 +131,6 @@ class Point:
         if expr.op == "index":
             return bool(expr.payload == self.vector_axis)
         return expr.op == "local" and expr.payload in self.columns
-
-    def kept(self, slot: str) -> str:
-        """The vector at hand of a buffer of a block."""
-        return self.text.put(f"load {self.text.type('float')}, ptr {self.place_in_block(slot)}")
-
-    def _second_half(self, expr: Expr) -> str:
-        _, second = HALVES[expr.op]
-        return from_float(self.text, second(self.text, self.kept(self.halves[id(expr)]), "float"), expr.dtype)
-
-    def place_in_block(self, slot: str) -> str:
-        """Where the vector at hand is in a buffer of a block."""
-        t = self.text
-        moved = t.put(f"sub i64 {self.index[self.vector_axis or 0]}, {self.first}")
-        return t.put(f"getelementptr inbounds float, ptr {slot}, i64 {moved}")
 
     def lane_numbers(self) -> str:
         """0, 1, 2 and so on."""
@@ -230,7 +208,7 @@ class Point:
         step = self._step(store.access)
         if t.lanes == 1 or (step == 1 and self.mask is None):
             if store.buffer in self.past and t.lanes > 1:
-                hint = f"align {t.lanes * align}, !nontemporal !{{i32 1}}"
+                hint = f"align {t.width * align}, !nontemporal !{{i32 1}}"
             else:
                 hint = f"align {align}"
             t.line(f"store {t.type(element)} {value}, ptr {address}, {hint}")

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 
-from headrace.loops.ir import Accumulate, Axis, Expr, Loop, Region, Store, form_of, in_order
+from headrace.loops.ir import Accumulate, Axis, Loop, Region, Store, form_of, in_order
 from headrace.types import float64
-from headrace_cpu.llvm.text import Text, as_float
-from headrace_cpu.loops.chains import cut_functions, points_together, stored_sums
-from headrace_cpu.loops.exponentials import HALVES
+from headrace_cpu.llvm.text import Text
+from headrace_cpu.loops.chains import points_together, registers_together, sums_apart
 from headrace_cpu.loops.point import Point
 from headrace_cpu.loops.reductions import Accumulator, start_accumulator
 from headrace_cpu.loops.streaming import LINE, ReadAhead, read_ahead, streamed_buffers, write_fence
@@ -33,8 +32,6 @@ SHORT = 40
 """Expressions of a row up to which that is done."""
 KEPT_FORMS = 128
 """Forms whose text is kept: some ten kilobytes each."""
-BLOCK = 32
-"""Vectors of which the first halves of functions are computed before the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +57,14 @@ class _Form:
 
 def print_region(region: Region, lanes: int) -> PrintedRegion:
     """Print one region for vectors of that many lanes; layers of a network have many of one form."""
-    return _printed(_Form(form_of(region), region), lanes, streamed_buffers(region, lanes), read_ahead(region))
+    streamed = streamed_buffers(region, lanes)
+    region = sums_apart(region, streamed)
+    return _printed(_Form(form_of(region), region), lanes, streamed, read_ahead(region))
 
 
 @functools.lru_cache(KEPT_FORMS)
 def _printed(item: _Form, lanes: int, streamed: frozenset[int], ahead: ReadAhead) -> PrintedRegion:
-    text = Text()
+    text = Text(width=lanes)
     _Printer(item.region, lanes, streamed, ahead, text, Point(text, item.region.buffers)).write()
     return PrintedRegion("\n".join(text.lines) + "\n", text.functions)
 
@@ -183,25 +182,25 @@ class _Printer:
         if any(item.keep_last for item in loop.accumulates):
             self._columns(loop)
             return
-        accumulators = [self._accumulator(item, self.lanes, marked=True) for item in loop.accumulates]
+        together = registers_together(loop, self.lanes)
+        size = together * self.lanes
+        accumulators = [self._accumulator(item, size, of_row=True) for item in loop.accumulates]
+        self.text.lanes = size
         for accumulator in accumulators:
-            self._reset(accumulator)
+            accumulator.reset(self.text)
 
-        later = {item.local: store for item, store in stored_sums(loop) if store.buffer not in self.streamed}
-        now = [accumulator for accumulator in accumulators if accumulator.item.local not in later]
-        parts = [*self._loops_before(cut_functions(loop)), lambda: self._point(loop, now)]
-        if later:
-            parts.append(lambda: self._sum_stored(accumulators, later))
-        rest = functools.partial(self._point, loop, accumulators)
-        self._sequence(loop.axes[:-1], lambda: self._vectors(loop.axes[-1], rest, *parts))
+        def along() -> None:
+            self._vectors(loop.axes[-1], lambda: self._point(loop, accumulators), together)
+
+        self._sequence(loop.axes[:-1], along)
         for accumulator in accumulators:
-            self.at.locals[accumulator.item.local] = accumulator.total(self.text, self.lanes)
+            self.at.locals[accumulator.item.local] = accumulator.total(self.text, size)
 
     def _columns(self, loop: Loop) -> None:
         """Row after row into accumulators for all columns, as memory has them, then what is stored for each column."""
         *rows, last = loop.axes
         accumulators = [
-            self._accumulator(item, -(-last.extent // self.lanes) * self.lanes, marked=False)
+            self._accumulator(item, -(-last.extent // self.lanes) * self.lanes, of_row=False)
             for item in loop.accumulates
         ]
 
@@ -224,7 +223,7 @@ class _Printer:
             self._store_all(loop.after)
             self.at.columns = {}
 
-        self._vectors(last, lambda: for_each(self._reset))
+        self._vectors(last, lambda: for_each(lambda accumulator: accumulator.reset(self.text)))
         self._several(loop, rows, last, point)
         self._vectors(last, finish)
 
@@ -267,13 +266,6 @@ class _Printer:
             self._accumulate(accumulator)
         self._store_all(loop.stores)
 
-    def _sum_stored(self, accumulators: Sequence[Accumulator], stores: Mapping[int, Store]) -> None:
-        """Add up what was stored, read again."""
-        for accumulator in accumulators:
-            store = stores.get(accumulator.item.local)
-            if store is not None:
-                accumulator.add(self.text, accumulator.widened(self.text, self.at.load(store.buffer, store.access)))
-
     def _store_all(self, stores: Sequence[Store]) -> None:
         """Everything is computed before anything is written: an output may lie where an input does."""
         for store in stores:
@@ -303,95 +295,48 @@ class _Printer:
         shorter = t.put(f"icmp slt i64 {left}, {axis.extent}")
         return t.put(f"select i1 {shorter}, i64 {left}, i64 {axis.extent}")
 
-    def _vectors(self, axis: Axis, body: Callable[[], None], *parts: Callable[[], None]) -> None:
+    def _vectors(self, axis: Axis, body: Callable[[], None], together: int = 1) -> None:
         """A loop over whole vectors, then the rest under a mask.
 
         Args:
           axis: what it goes along.
           body: writes all that is done for a vector.
-          parts: write that in parts for whole vectors, one after the other for a block of these.
+          together: how many registers a vector fills where so many are left.
         """
         t, lanes = self.text, self.lanes
-        self.at.vector_axis = axis.number
-        count = self._extent(axis)
+        self.at.vector_axis, self.at.mask = axis.number, None
+        count, first = self._extent(axis), "0"
         static = axis.outer is None
+        for size in (together * lanes, lanes)[together == 1 :]:
+            whole = str(axis.extent // size * size) if static else t.put(f"and i64 {count}, {-size}")
+            if first != whole:
+                t.lanes = size
+                t.count_up(first, whole, size, functools.partial(self._vector, axis, body))
+            first = whole
         t.lanes = lanes
-        whole: str
-        if static:
-            whole = str(axis.extent // lanes * lanes)
-        else:
-            whole = t.put(f"and i64 {count}, {-lanes}")
-        if not static or axis.extent >= lanes:
-            self._whole_vectors(axis, whole, parts or (body,))
-        if static and axis.extent % lanes == 0:
-            t.lanes = 1
-            return
+        if not static or axis.extent % lanes:
+            self._rest(axis, first, count, body)
+        t.lanes = 1
+
+    def _vector(self, axis: Axis, body: Callable[[], None], first: str) -> None:
+        self.at.index[axis.number] = first
+        body()
+
+    def _rest(self, axis: Axis, whole: str, count: str, body: Callable[[], None]) -> None:
+        """What is left of a row behind its whole vectors, under a mask."""
+        t, static = self.text, axis.outer is None
         rest, done = t.label("rest"), t.label("done")
         some = t.put(f"icmp slt i64 {whole}, {count}")
         t.line(f"br i1 {some}, label %{rest}, label %{done}")
         t.start(rest)
-        self.at.index[axis.number] = whole
         left = t.put(f"sub i64 {count}, {whole}")
-        if not static or axis.extent % lanes == 1:
+        if not static or axis.extent % self.lanes == 1:
             left = self._hidden(left)
         self.at.mask = t.two("icmp ult", self.at.lane_numbers(), t.splat(left, "i64"), "i64")
-        body()
+        self._vector(axis, body, whole)
         self.at.mask = None
         t.line(f"br label %{done}")
         t.start(done)
-        t.lanes = 1
-
-    def _whole_vectors(self, axis: Axis, whole: str, parts: Sequence[Callable[[], None]]) -> None:
-        t, lanes = self.text, self.lanes
-        self.at.mask = None
-
-        def along(first: str, end: str, body: Callable[[], None]) -> None:
-            def vector(number: str) -> None:
-                self.at.index[axis.number] = number
-                body()
-
-            t.count_up(first, end, lanes, vector)
-
-        def block(first: str) -> None:
-            self.at.first = first
-            end = t.put(f"add i64 {first}, {BLOCK * lanes}")
-            shorter = t.put(f"icmp slt i64 {whole}, {end}")
-            end = t.put(f"select i1 {shorter}, i64 {whole}, i64 {end}")
-            for part in parts:
-                along(first, end, part)
-
-        if len(parts) == 1:
-            along("0", whole, parts[0])
-        else:
-            t.count_up("0", whole, BLOCK * lanes, block)
-            self.at.halves = {}
-
-    def _loops_before(self, cut: Sequence[Expr]) -> list[Callable[[], None]]:
-        """What is done for a block first: operands of functions that are cut, if not just read, and first halves."""
-        t = self.text
-        slots = {id(expr): t.name() for expr in cut}
-        self.allocas += [f"  {slot} = alloca [{BLOCK * self.lanes} x float], align 64" for slot in slots.values()]
-        apart = {id(expr): expr for expr in cut if expr.args[0].op != "load"}
-
-        def put(expr: Expr, value: str) -> None:
-            t.line(f"store {t.type('float')} {value}, ptr {self.at.place_in_block(slots[id(expr)])}")
-
-        def operand(expr: Expr) -> str:
-            return as_float(t, self.at.value(expr.args[0]), expr.args[0].dtype)[0]
-
-        def operands() -> None:
-            self.at.done = {}
-            for expr in apart.values():
-                put(expr, operand(expr))
-
-        def halves() -> None:
-            self.at.done = {}
-            for expr in cut:
-                first, _ = HALVES[expr.op]
-                put(expr, first(t, self.at.kept(slots[id(expr)]) if id(expr) in apart else operand(expr), "float"))
-            self.at.halves = slots
-
-        return ([operands] if apart else []) + ([halves] if cut else [])
 
     def _hidden(self, number: str) -> str:
         """The same number where LLVM cannot foresee it.
@@ -407,15 +352,10 @@ class _Printer:
 
     # reductions
 
-    def _accumulator(self, item: Accumulate, size: int, *, marked: bool) -> Accumulator:
-        made = start_accumulator(self.text, item, marked=marked)
+    def _accumulator(self, item: Accumulate, size: int, *, of_row: bool) -> Accumulator:
+        made = start_accumulator(self.text, item, of_row=of_row)
         self.allocas += made.reserved(size)
         return made
-
-    def _reset(self, accumulator: Accumulator) -> None:
-        lanes, self.text.lanes = self.text.lanes, self.lanes
-        accumulator.reset(self.text)
-        self.text.lanes = lanes
 
     def _accumulate(self, accumulator: Accumulator) -> None:
         t, item = self.text, accumulator.item

@@ -27,53 +27,28 @@ class Accumulator:
       slot: where its vector or vectors are kept.
       element: the type in which it is carried.
       dtype: of what is reduced.
-      marks: where the largest bits are kept, if extremes are to forget NaN.
     """
 
     item: Accumulate
     slot: str
     element: str
     dtype: DType
-    marks: str | None = None
-
-    @property
-    def _bits(self) -> str:
-        return "i64" if self.element == "double" else "i32"
 
     def reserved(self, size: int) -> list[str]:
         """The room on the stack for so many elements, a whole number of vectors."""
-        rooms = [(self.slot, self.element)] + ([(self.marks, self._bits)] if self.marks else [])
-        return [f"  {slot} = alloca [{size} x {element}], align 64" for slot, element in rooms]
+        return [_room(self.slot, size, self.element)]
 
     def reset(self, t: Text) -> None:
         """Begin anew."""
-        t.line(f"store {t.type(self.element)} {self.neutral(t)}, ptr {self.slot}")
-        if self.marks:
-            t.line(f"store {t.type(self._bits)} {t.number(0, self._bits)}, ptr {self.marks}")
+        _put(t, self.neutral(t), self.element, self.slot)
 
     def add(self, t: Text, value: str) -> None:
         """Combine a value, as wide as it is carried, with what there is."""
-        whole = t.type(self.element)
-        old = t.put(f"load {whole}, ptr {self.slot}")
-        if self.marks is None:
-            t.line(f"store {whole} {self.combined(t, old, value)}, ptr {self.slot}")
-            return
-        t.line(f"store {whole} {self._beyond(t, old, value)}, ptr {self.slot}")
-        bits, integers = self._bits, t.type(self._bits)
-        size = t.convert("bitcast", t.call("fabs", self.element, value), self.element, bits)
-        largest = t.call("smax", bits, t.put(f"load {integers}, ptr {self.marks}"), size)
-        t.line(f"store {integers} {largest}, ptr {self.marks}")
+        _put(t, self._combined(t, _kept(t, self.element, self.slot), value), self.element, self.slot)
 
     def add_product(self, t: Text, a: str, b: str) -> None:
         """Add a product of float64 to a sum, rounded once."""
-        whole = t.type(self.element)
-        old = t.put(f"load {whole}, ptr {self.slot}")
-        t.line(f"store {whole} {t.fma(a, b, old, self.element)}, ptr {self.slot}")
-
-    def _beyond(self, t: Text, a: str, b: str) -> str:
-        """The extreme of two floats; the second one if there is NaN."""
-        relation = "ogt" if self.item.op == "max" else "olt"
-        return t.select(t.put(f"fcmp {relation} {t.type(self.element)} {a}, {b}"), a, b, self.element)
+        _put(t, t.fma(a, b, _kept(t, self.element, self.slot), self.element), self.element, self.slot)
 
     def neutral(self, t: Text) -> str:
         """What it starts with, in every lane."""
@@ -88,7 +63,7 @@ class Accumulator:
         low = 0 if dtype.kind == "uint" else -(2 ** (bits - 1))
         return t.number(low if op == "max" else low + 2**bits - 1, self.element)
 
-    def combined(self, t: Text, a: str, b: str) -> str:
+    def _combined(self, t: Text, a: str, b: str) -> str:
         """Two parts as one."""
         op = self.item.op
         if op in ("sum", "prod"):
@@ -115,16 +90,55 @@ class Accumulator:
 
     def total(self, t: Text, lanes: int) -> str:
         """The lanes combined by halves, as a scalar of the dtype of what is reduced."""
-        bits, combined = self._bits, self._beyond if self.marks else self.combined
         t.lanes = lanes
-        held = t.put(f"load {t.type(self.element)}, ptr {self.slot}")
-        value = t.halved(held, self.element, lambda a, b: combined(t, a, b))
-        if self.marks:
-            t.lanes = lanes
-            marks = t.put(f"load {t.type(bits)}, ptr {self.marks}")
-            largest = t.halved(marks, bits, lambda a, b: t.call("smax", bits, a, b))
-            unordered = t.put(f"icmp sgt {bits} {largest}, {INFINITE[bits]}")
-            value = t.select(unordered, t.convert("bitcast", largest, bits, self.element), value, self.element)
+        held = _kept(t, self.element, self.slot)
+        return self.narrowed(t, t.halved(held, self.element, lambda a, b: self._combined(t, a, b)))
+
+
+@dataclass(slots=True)
+class MarkedExtreme(Accumulator):
+    """The extreme of floats that forgets NaN.
+
+    Attributes:
+      marks: where the largest bits are kept.
+    """
+
+    marks: str
+
+    @property
+    def _bits(self) -> str:
+        return "i64" if self.element == "double" else "i32"
+
+    def reserved(self, size: int) -> list[str]:
+        """Room for the marks too."""
+        return [_room(self.slot, size, self.element), _room(self.marks, size, self._bits)]
+
+    def reset(self, t: Text) -> None:
+        """Begin anew."""
+        _put(t, self.neutral(t), self.element, self.slot)
+        _put(t, t.number(0, self._bits), self._bits, self.marks)
+
+    def add(self, t: Text, value: str) -> None:
+        """Combine a value with what there is, and its bits with the marks."""
+        bits = self._bits
+        _put(t, self._combined(t, _kept(t, self.element, self.slot), value), self.element, self.slot)
+        size = t.convert("bitcast", t.call("fabs", self.element, value), self.element, bits)
+        _put(t, t.call("smax", bits, _kept(t, bits, self.marks), size), bits, self.marks)
+
+    def _combined(self, t: Text, a: str, b: str) -> str:
+        """The extreme of two floats; the second one if there is NaN."""
+        relation = "ogt" if self.item.op == "max" else "olt"
+        return t.select(t.put(f"fcmp {relation} {t.type(self.element)} {a}, {b}"), a, b, self.element)
+
+    def total(self, t: Text, lanes: int) -> str:
+        """The extreme of all lanes, or NaN where the marks tell of one."""
+        t.lanes, bits = lanes, self._bits
+        held = _kept(t, self.element, self.slot)
+        value = t.halved(held, self.element, lambda a, b: self._combined(t, a, b))
+        t.lanes = lanes
+        largest = t.halved(_kept(t, bits, self.marks), bits, lambda a, b: t.call("smax", bits, a, b))
+        unordered = t.put(f"icmp sgt {bits} {largest}, {INFINITE[bits]}")
+        value = t.select(unordered, t.convert("bitcast", largest, bits, self.element), value, self.element)
         return self.narrowed(t, value)
 
 
@@ -132,17 +146,30 @@ INFINITE = {"i32": 0x7F800000, "i64": 0x7FF0 << 48}
 """The bits of infinity: above them is NaN."""
 
 
-def start_accumulator(t: Text, item: Accumulate, *, marked: bool) -> Accumulator:
+def _room(slot: str, size: int, element: str) -> str:
+    return f"  {slot} = alloca [{size} x {element}], align 64"
+
+
+def _kept(t: Text, element: str, slot: str) -> str:
+    return t.put(f"load {t.type(element)}, ptr {slot}")
+
+
+def _put(t: Text, value: str, element: str, slot: str) -> None:
+    t.line(f"store {t.type(element)} {value}, ptr {slot}")
+
+
+def start_accumulator(t: Text, item: Accumulate, *, of_row: bool) -> Accumulator:
     """An accumulator for a reduction, for which there is no room yet.
 
     Args:
       t: what is written to.
       item: what is reduced, and how.
-      marked: extremes are to forget NaN: one after the other takes less time, and each more room.
+      of_row: it is for one row, where something may be kept beside it: that takes less time, and room.
     """
     dtype = item.value.dtype
     if not dtype.is_floating:
         return Accumulator(item, t.name(), compute_type(dtype), dtype)
     element = "double" if item.op == "sum" or dtype.name == "float64" else "float"
-    is_extreme = item.op in ("max", "min")
-    return Accumulator(item, t.name(), element, dtype, t.name() if marked and is_extreme else None)
+    if of_row and item.op in ("max", "min"):
+        return MarkedExtreme(item, t.name(), element, dtype, t.name())
+    return Accumulator(item, t.name(), element, dtype)

@@ -84,8 +84,10 @@ def _floating(t: Text, op: str, args: list[str], element: str) -> str:
         signed = t.call("copysign", element, t.number(1.0, element), args[0])
         nonzero = t.put(f"fcmp one {whole} {args[0]}, {t.number(0.0, element)}")
         return t.select(nonzero, signed, args[0], element)
-    write = write_power(element, t.lanes) if op == "pow" else write_function(op, element, t.lanes)
-    symbol, body, needed = write
+    if op == "pow":
+        symbol, body, needed = write_power(element, t.lanes)
+    else:
+        symbol, body, needed = write_function(op, element, t.lanes, t.width)
     t.functions |= {**needed, symbol: body}
     return t.put(f"call {whole} @{symbol}({', '.join(f'{whole} {arg}' for arg in args)})")
 

@@ -21,6 +21,8 @@ LINE = 64
 """Bytes of a line of the cache."""
 LARGE = 32 << 20
 """Bytes of a result of which the caches keep little until it is read again."""
+FAR = 1 << 20
+"""Bytes of an operand of which the second cache does not keep all."""
 
 
 def streamed_buffers(region: Region, lanes: int) -> frozenset[int]:
@@ -34,7 +36,7 @@ def streamed_buffers(region: Region, lanes: int) -> frozenset[int]:
       region: what is printed.
       lanes: elements of a vector.
     """
-    large = {number for number, buffer in enumerate(region.buffers) if _is_large(buffer, "out")}
+    large = {number for number, buffer in enumerate(region.buffers) if _is_large(buffer, "out", LARGE)}
     if not large or not _is_wanted():
         return frozenset()
     values = [value for loop in region.loops for value in _values(loop)]
@@ -45,7 +47,7 @@ def streamed_buffers(region: Region, lanes: int) -> frozenset[int]:
 
 @dataclass(frozen=True, slots=True)
 class ReadAhead:
-    """Where a region asks for the next row of what is larger than the caches.
+    """Where a region asks for the next row of what the second cache does not keep.
 
     Attributes:
       loop: the number of the loop that does: one that reads the same row again.
@@ -70,7 +72,7 @@ def read_ahead(region: Region) -> ReadAhead:
         again = {
             ((buffer, access), access.coefficient(0))
             for buffer, access in loads & first
-            if access.coefficient(0) and _is_large(region.buffers[buffer], "in")
+            if access.coefficient(0) and _is_large(region.buffers[buffer], "in", FAR)
         }
         if again:
             return ReadAhead(number, frozenset(again))
@@ -82,8 +84,8 @@ def _is_wanted() -> bool:
     return os.environ.get("HEADRACE_STREAMING") != "off"
 
 
-def _is_large(buffer: Buffer, role: Role) -> bool:
-    return buffer.role == role and buffer.size * buffer.dtype.size >= LARGE
+def _is_large(buffer: Buffer, role: Role, size: int) -> bool:
+    return buffer.role == role and buffer.size * buffer.dtype.size >= size
 
 
 def _values(loop: Loop) -> list[Expr]:

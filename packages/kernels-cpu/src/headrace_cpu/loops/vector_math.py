@@ -281,18 +281,19 @@ FUNCTIONS: dict[tuple[str, str], tuple[Writer, bool]] = {
 """The writer of each function and type, and whether a float32 is computed in float64."""
 
 
-def write_function(name: str, element: str, lanes: int) -> tuple[str, str, dict[str, str]]:
+def write_function(name: str, element: str, lanes: int, width: int) -> tuple[str, str, dict[str, str]]:
     """The text of one function over vectors.
 
     Args:
       name: a key of FUNCTIONS.
       element: float or double.
       lanes: elements of a vector.
+      width: how many float32 a register holds.
     Returns:
       Its symbol, its definition, and declarations that it needs.
     """
     writer, wide = FUNCTIONS[name, element]
-    text = Text(lanes=lanes)
+    text = Text(lanes=lanes, width=width)
     whole = text.type(element)
     symbol = f"hr.{name}.{text.suffix(element)}"
     if wide:
