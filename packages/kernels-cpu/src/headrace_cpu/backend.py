@@ -5,6 +5,7 @@ LLVM is loaded when the first session is made: `import headrace` and `headrace d
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.metadata
 import importlib.util
@@ -69,8 +70,9 @@ class CpuBackend:
         for name, prepare in (("HEADRACE_NATIVE_DRAWS", draws), ("HEADRACE_NATIVE_ROWS", sparse_rows)):
             segment = segment if os.environ.get(name) == "off" else prepare(segment)
         program = separated(Program.of(segment, resources, functions))
-        nesting = Nesting(functions, resources, primitive_call)
+        choose = functools.partial(primitive_call, threads=library_threads)
+        nesting = Nesting(functions, resources, choose)
         lists = nesting.lists(program)
         assert lists is not None, "none was given"
-        made = schedule(program, primitive_call, nesting.find, lists)
+        made = schedule(program, choose, nesting.find, lists)
         return CpuPlan(lay_out(made), threads, library_threads)

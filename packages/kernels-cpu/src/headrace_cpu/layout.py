@@ -13,6 +13,7 @@ from headrace.loops.ir import Region
 from headrace.loops.lowering import lower
 from headrace.loops.verifier import verify_region
 from headrace.plan import Allocation, Line, Step, flat_aliases, plan_memory
+from headrace_cpu.onednn import LibraryCall
 from headrace_cpu.primitives.few_rows import FewRows
 from headrace_cpu.primitives.pooling import Pooling
 from headrace_cpu.primitives.scans import Scan
@@ -53,7 +54,8 @@ class Unit:
     @property
     def is_shared(self) -> bool:
         """True if threads share its work: it is a function of a table of pointers and a part of the work."""
-        return self.region is not None or isinstance(self.call, (FewRows, Pooling, Rows, Scan))
+        is_ours = self.region is not None or isinstance(self.call, (FewRows, Pooling, Rows, Scan))
+        return is_ours or (isinstance(self.call, LibraryCall) and bool(self.call.parts))
 
 
 @dataclass(slots=True)

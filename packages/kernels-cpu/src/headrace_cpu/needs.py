@@ -19,6 +19,7 @@ from headrace.plan import (
 )
 from headrace_cpu.layout import Layout
 from headrace_cpu.nesting import NativeBranch, NativeLoop
+from headrace_cpu.onednn import LibraryCall
 from headrace_cpu.primitives.few_rows import FewRows
 from headrace_cpu.primitives.gathering import Gather
 from headrace_cpu.primitives.indices import FirstRows, RangeCheck
@@ -136,7 +137,9 @@ def _work(schedule: Schedule, number: int, kind: str, moved: int) -> Work:
         return work_of(operations, name, "loops", reason, moved)
     if type(call) in _CALLS:
         return work_of(operations, name, "native", _CALLS[type(call)][1], moved)
-    return work_of(operations, name, "library", "oneDNN computes it, in this layout", moved)
+    parts = len(call.parts) if isinstance(call, LibraryCall) else 0
+    how = "in this layout" if not parts else "on one thread" if parts == 1 else f"in {parts} parts, one for each thread"
+    return work_of(operations, name, "library", f"oneDNN computes it, {how}", moved)
 
 
 def _once(operations: Sequence[Operation]) -> list[Operation]:

@@ -70,8 +70,10 @@ class _Context:
         library = onednn()
         for unit, first in driver.library:
             assert library is not None
-            found = library.entries(unit.call.primitives, self.keep)
-            entries[first : first + len(found)] = found
+            for primitives in unit.call.parts or (unit.call.primitives,):
+                found = library.entries(primitives, self.keep)
+                entries[first : first + len(found)] = found
+                first += len(found)
         return (ctypes.c_int64 * len(entries))(*entries)
 
 

@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace_cpu.driver.estimates import SERIAL_NANOSECONDS, shared_nanoseconds, shared_points
+from headrace_cpu.driver.library_code import write_parts
 from headrace_cpu.driver.module import Module
 from headrace_cpu.driver.sharing import ROW, SHARE, shares
 from headrace_cpu.driver.table import THREADS, entry
 from headrace_cpu.layout import Unit
 from headrace_cpu.llvm.text import Text
 from headrace_cpu.loops.printer import print_region
+from headrace_cpu.onednn import LibraryCall
 
-__all__ = ["SharedCall", "shared_call", "write_shared"]
+__all__ = ["SharedCall", "shared_call", "shared_pointers", "write_shared"]
 
 _DECLARATIONS = {
     "GOMP_parallel": "declare void @GOMP_parallel(ptr, ptr, i32, i32)",
@@ -35,23 +37,36 @@ class SharedCall:
       points: how many parts there are.
       nanoseconds: an estimate of what all of them take on one thread.
       pointers: registers of what goes into the table.
+      may_fail: whether the entry FAILED of the driver's table may tell of it afterwards.
     """
 
     symbol: str
     points: int
     nanoseconds: float
     pointers: Sequence[str]
+    may_fail: bool = False
 
 
-def shared_call(module: Module, t: Text, unit: Unit, pointers: Sequence[str]) -> SharedCall:
+def shared_pointers(unit: Unit) -> int:
+    """How many pointers threads are given of a unit; a call in parts also needs the driver's table."""
+    return len(unit.keys) + len(unit.scratch) + isinstance(unit.call, LibraryCall)
+
+
+def shared_call(module: Module, t: Text, unit: Unit, position: int, pointers: Sequence[str]) -> SharedCall:
     """Add the function of a unit to the module; units of one form have one function.
 
     Args:
       module: what gets the function.
       t: the function that calls.
       unit: what to do (see `Unit.is_shared`).
+      position: of the unit.
       pointers: registers of its memories.
     """
+    points, nanoseconds = shared_points(unit), shared_nanoseconds(unit)
+    if isinstance(unit.call, LibraryCall):
+        return SharedCall(
+            write_parts(module, unit, position), points, nanoseconds, [*pointers, "%table"], may_fail=True
+        )
     if unit.region is not None:
         printed = print_region(unit.region, module.lanes)
         t.functions |= printed.functions
@@ -63,7 +78,7 @@ def shared_call(module: Module, t: Text, unit: Unit, pointers: Sequence[str]) ->
             body, needed = unit.call.written(module.lanes)
             t.functions |= needed
             t.functions[symbol] = body.replace("SYMBOL", symbol)
-    return SharedCall(symbol, shared_points(unit), shared_nanoseconds(unit), pointers)
+    return SharedCall(symbol, points, nanoseconds, pointers)
 
 
 def write_shared(module: Module, t: Text, calls: Sequence[SharedCall]) -> None:

@@ -13,11 +13,12 @@ from collections.abc import Iterable, Sequence
 
 from headrace_cpu.driver.block import Block, Place
 from headrace_cpu.driver.estimates import contains_blocks
+from headrace_cpu.driver.library_code import fail_if, write_failure, write_library
 from headrace_cpu.driver.list_code import ListWriter
 from headrace_cpu.driver.module import Module
 from headrace_cpu.driver.pausing import Stop, write_resumption, write_stop
-from headrace_cpu.driver.shared_code import SharedCall, shared_call, write_shared
-from headrace_cpu.driver.table import FIRST_HANDLE, GROW, GROW_BYTES, GROW_STORE, RESUMED, STORES, entry, set_entry
+from headrace_cpu.driver.shared_code import SharedCall, shared_call, shared_pointers, write_shared
+from headrace_cpu.driver.table import GROW, GROW_BYTES, GROW_STORE, RESUMED, STORES, entry, set_entry
 from headrace_cpu.layout import Unit
 from headrace_cpu.llvm.text import Text
 from headrace_cpu.primitives.gathering import Gather
@@ -63,9 +64,11 @@ def write_units(
         if unit.is_shared:
             if isinstance(unit.call, Rows) and unit.call.check is not None:
                 _through_indices(t, position, unit.call.check, [pointers[unit.call.pointers[1]]])
-            calls.append(shared_call(module, t, unit, pointers))
+            calls.append(shared_call(module, t, unit, position, pointers))
             if position + 1 not in joined:
                 write_shared(module, t, calls)
+                if any(call.may_fail for call in calls):
+                    write_failure(t)
                 calls = []
         else:
             _write_unshared(module, t, block, position, pointers)
@@ -83,7 +86,7 @@ def _write_unshared(module: Module, t: Text, block: Block, position: int, pointe
     elif contains_blocks(unit):
         _nested(module, t, position, unit, pointers)
     else:
-        _library(module, t, position, unit, pointers)
+        write_library(module, t, position, unit, pointers)
 
 
 def frame(units: Sequence[Unit], together: Iterable[range]) -> list[str]:
@@ -93,7 +96,7 @@ def frame(units: Sequence[Unit], together: Iterable[range]) -> list[str]:
       units: what it runs.
       together: which of them run side by side.
     """
-    counts = [len(unit.keys) + len(unit.scratch) if unit.is_shared else 0 for unit in units]
+    counts = [shared_pointers(unit) if unit.is_shared else 0 for unit in units]
     largest = max([1, *counts, *(sum(counts[position] for position in positions) for positions in together)])
     return [f"  %args = alloca [{largest} x ptr], align 64", "  %job = alloca [3 x i64], align 16"]
 
@@ -138,50 +141,10 @@ def _list_op(module: Module, t: Text, position: int, op: ListOp, pointers: Seque
 
     if op.grows:
         set_entry(t, RESUMED, "0")
-    ListWriter(t, op, pointers, make_store, ask_room, lambda wrong: _fail_if(t, position, wrong)).write()
-
-
-def _library(module: Module, t: Text, position: int, unit: Unit, pointers: Sequence[str]) -> None:
-    """Point the memories of a library call at their places and execute it; the handles come from the table."""
-    first = handle = FIRST_HANDLE + module.handles
-    module.library.append((unit, first))
-    t.functions |= DECLARATIONS
-    stream = entry(t, handle, "ptr")
-    handle += 1
-    for pointer, size in unit.call.cleared:
-        t.clear_bytes(pointers[pointer], size)
-    for primitive in unit.call.primitives:
-        function, table = entry(t, handle, "ptr"), entry(t, handle + 1, "ptr")
-        handle += 2
-        for _, pointer, layout in primitive.arguments:
-            memory = entry(t, handle, "ptr")
-            handle += 1
-            data = pointers[pointer]
-            if layout.offset:
-                data = t.put(f"getelementptr i8, ptr {data}, i64 {layout.offset}")
-            t.put(f"call i32 @dnnl_memory_set_data_handle(ptr {memory}, ptr {data})")
-        count = len(primitive.arguments)
-        given = f"ptr {function}, ptr {stream}, i32 {count}, ptr {table}"
-        status = t.put(f"call i32 @dnnl_primitive_execute({given})")
-        _fail_if(t, position, t.put(f"icmp ne i32 {status}, 0"))
-    module.handles += handle - first
-
-
-DECLARATIONS = {
-    "dnnl_memory_set_data_handle": "declare i32 @dnnl_memory_set_data_handle(ptr, ptr)",
-    "dnnl_primitive_execute": "declare i32 @dnnl_primitive_execute(ptr, ptr, i32, ptr)",
-}
-
-
-def _fail_if(t: Text, position: int, wrong: str) -> None:
-    failed, right = t.label("failed"), t.label("right")
-    t.line(f"br i1 {wrong}, label %{failed}, label %{right}")
-    t.start(failed)
-    t.line(f"ret i32 {position + 1}")
-    t.start(right)
+    ListWriter(t, op, pointers, make_store, ask_room, lambda wrong: fail_if(t, position, wrong)).write()
 
 
 def _through_indices(t: Text, position: int, call: IndexCall, pointers: Sequence[str]) -> None:
     """Call a function that goes through indices; the unit fails if one is out of range."""
     t.functions |= call.functions()
-    _fail_if(t, position, t.put(f"call i1 @{call.symbol}({call.arguments(pointers)})"))
+    fail_if(t, position, t.put(f"call i1 @{call.symbol}({call.arguments(pointers)})"))

@@ -3,6 +3,7 @@
 from headrace_cpu.onednn import convolutions, normalizations, products, quantized
 from headrace_cpu.onednn.calls import LibraryCall, Request, library_call
 from headrace_cpu.onednn.capi import OneDnn, onednn
+from headrace_cpu.onednn.parts import parted_call
 
 __all__ = [
     "LibraryCall",
@@ -12,6 +13,7 @@ __all__ = [
     "library_call",
     "normalizations",
     "onednn",
+    "parted_call",
     "products",
     "quantized",
 ]

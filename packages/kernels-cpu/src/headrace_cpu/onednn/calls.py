@@ -29,6 +29,8 @@ class LibraryCall:
       constants: arrays that the primitives read, as they lie in memory.
       cleared: (pointer, bytes) of outputs that are zeros.
       packing: what brings the second factor where the call reads it, if the request says that it is packed.
+      parts: primitives that threads run instead, each thread some of the parts; these are made for one thread.
+      nanoseconds: an estimate of what all parts take on one thread.
     """
 
     primitives: tuple[Primitive, ...]
@@ -36,6 +38,13 @@ class LibraryCall:
     constants: tuple[Array, ...] = ()
     cleared: tuple[tuple[int, int], ...] = ()
     packing: Packing | None = None
+    parts: tuple[tuple[Primitive, ...], ...] = ()
+    nanoseconds: float = 0.0
+
+    @property
+    def points(self) -> int:
+        """How many parts there are for threads."""
+        return len(self.parts)
 
 
 @dataclass(frozen=True, slots=True)
