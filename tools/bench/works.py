@@ -175,14 +175,15 @@ _LSTM = 6.0 * (32 * 20 * 1024 * 2048 + 32 * 20 * 512 * 10_000)
 _GPT = 6.0 * 1024 * (4 * (256 * 768 + 256 * 256 + 2 * 256 * 1024) + 256 * 1000) + 4 * 6 * 2 * 8 * 4 * 128 * 128 * 64
 
 
-def _tiny() -> Net:
-    net = Net(4)
-    net.dense(net.dense(0, 4), 2, relu=False)
+def _shared_by_threads() -> Net:
+    net = Net(256)
+    net.dense(net.dense(0, 768), 10, relu=False)
     return net
 
 
-WARM = _training("warm", _tiny(), 2)
-"""Done once before the first step that is looked at: what a framework loads for any step is not counted to one."""
+WARM = _training("warm", _shared_by_threads(), 128)
+"""Done once before the first step that is looked at: what a framework loads for any step is not counted to one. It is
+large enough for threads to be started and for products to be shared among them."""
 
 WORKS = {
     work.name: work

@@ -15,8 +15,8 @@ from headrace_cpu.scheduling.lists import ListOp
 __all__ = ["SERIAL_NANOSECONDS", "contains_blocks", "estimate", "shared_nanoseconds", "shared_points"]
 
 SERIAL_NANOSECONDS = 8_000
-"""Work from which on waking other threads pays, though that takes 5 us where they sleep already: each then also finds in
-its own cache what it has written. With 20 us a step of mlp takes 7 % longer, ResNet-50 2 %."""
+"""Work from which on waking other threads pays, though that takes 5 us where they sleep: each then also finds in its
+own cache what it has written. With 20 us a step of mlp takes 7 % longer, ResNet-50 2 %."""
 LANES = 16
 """Elements of the vector whose costs these are; others differ less than memory does."""
 VECTOR_NANOSECONDS = {

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from headrace_cpu.driver.estimates import SERIAL_NANOSECONDS, shared_nanoseconds, shared_points
 from headrace_cpu.driver.library_code import write_parts
 from headrace_cpu.driver.module import Module
+from headrace_cpu.driver.processors import look_around
 from headrace_cpu.driver.sharing import ROW, SHARE, shares
 from headrace_cpu.driver.table import THREADS, entry
 from headrace_cpu.layout import Unit
@@ -89,7 +90,7 @@ def write_shared(module: Module, t: Text, calls: Sequence[SharedCall]) -> None:
             t.line(f"store ptr {pointer}, ptr {t.put(f'getelementptr ptr, ptr %args, i64 {number}')}")
     points = sum(call.points for call in calls)
     if module.openmp and points > 1 and sum(call.nanoseconds for call in calls) >= SERIAL_NANOSECONDS:
-        t.functions |= _DECLARATIONS
+        t.functions |= {**_DECLARATIONS, **look_around()}
         _wake_threads(t, _rows(module, t, firsts, calls), len(calls), points)
         return
     for first, call in zip(firsts, calls, strict=True):
@@ -114,6 +115,7 @@ def _wake_threads(t: Text, rows: str, count: int, points: int) -> None:
     t.line(f"store ptr @{rows}, ptr %job")
     t.line(f"store i64 {count}, ptr {t.put('getelementptr i64, ptr %job, i64 1')}")
     t.line(f"store ptr %args, ptr {t.put('getelementptr i64, ptr %job, i64 2')}")
+    t.line(f"call void @say_where(ptr {t.put('getelementptr i64, ptr %job, i64 3')})")
     limited = t.put(f"call i64 @llvm.smin.i64(i64 {entry(t, THREADS)}, i64 {points})")
     short = t.put(f"trunc i64 {limited} to i32")
     t.line(f"call void @GOMP_parallel(ptr @share, ptr %job, i32 {short}, i32 0)")

@@ -167,9 +167,14 @@ begin:
   %thread = zext i32 %t to i64
   %after = add i64 %thread, 1
   %count = zext i32 %c to i64
+  %is.first = icmp eq i32 %t, 0
+  br i1 %is.first, label %unit, label %other
+other:
+  %job.processor = getelementptr i64, ptr %job, i64 3
+  call void @look_around(ptr %job.processor)
   br label %unit
 unit:
-  %number = phi i64 [ 0, %begin ], [ %next, %over ]
+  %number = phi i64 [ 0, %begin ], [ 0, %other ], [ %next, %over ]
   %row = getelementptr {ROW}, ptr %rows, i64 %number
   %function = load ptr, ptr %row
   %first.at = getelementptr i64, ptr %row, i64 1
@@ -210,4 +215,5 @@ over:
 end:
   ret void
 }}"""
-"""What each thread of the pool runs: its part of each of some units, given their rows, how many, and their pointers."""
+"""What each thread of the pool runs: its part of each of some units, given their rows, how many, their pointers, and on
+which processor the first thread is (see `processors`)."""

@@ -1,0 +1,87 @@
+"""Processors: a thread that was woken on the processor where the first one runs goes to another one.
+
+Linux wakes a thread where it last ran if that processor is idle, and beside the one who woke it if not. In a virtual
+machine a processor that sleeps counts as taken by others. So two threads may share one processor for many steps while
+the other one sleeps: until the scheduler finds out each loop takes twice as long. `HEADRACE_PROCESSORS=off` leaves all
+of it to the system; so do systems other than Linux.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+__all__ = ["look_around"]
+
+BYTES = 128
+"""Of a set of processors: 1,024 of them."""
+
+
+def look_around() -> dict[str, str]:
+    """Functions by name: what the first thread calls before others run, and what each of these calls first.
+
+    `void say_where(ptr place)` writes down where the first thread is; `void look_around(ptr place)` lets a thread that
+    finds itself there go elsewhere.
+    """
+    return FUNCTIONS if sys.platform == "linux" and os.environ.get("HEADRACE_PROCESSORS") != "off" else NOTHING
+
+
+NOTHING = {
+    name: f"define internal void @{name}(ptr %place) alwaysinline {{\n  ret void\n}}"
+    for name in ("say_where", "look_around")
+}
+
+FUNCTIONS = {
+    "sched_getcpu": "declare i32 @sched_getcpu()",
+    "getpid": "declare i32 @getpid()",
+    "sched_getaffinity": "declare i32 @sched_getaffinity(i32, i64, ptr)",
+    "sched_setaffinity": "declare i32 @sched_setaffinity(i32, i64, ptr)",
+    "llvm.vector.reduce.or.v16i64": "declare i64 @llvm.vector.reduce.or.v16i64(<16 x i64>)",
+    "say_where": """define internal void @say_where(ptr %place) alwaysinline {
+  %here = call i32 @sched_getcpu()
+  store i32 %here, ptr %place
+  ret void
+}""",
+    "look_around": """define internal void @look_around(ptr %place) alwaysinline {
+begin:
+  %here = call i32 @sched_getcpu()
+  %there = load i32, ptr %place
+  %same = icmp eq i32 %here, %there
+  br i1 %same, label %leave, label %end
+leave:
+  call void @leave_processor(i32 %there)
+  br label %end
+end:
+  ret void
+}""",
+    "leave_processor": f"""define internal void @leave_processor(i32 %number) noinline {{
+begin:
+  %mask = alloca [{BYTES} x i8], align 64
+  %process = call i32 @getpid()
+  %status = call i32 @sched_getaffinity(i32 %process, i64 {BYTES}, ptr %mask)
+  %known = icmp eq i32 %status, 0
+  %small = icmp ult i32 %number, {8 * BYTES}
+  %possible = and i1 %known, %small
+  br i1 %possible, label %clear, label %end
+clear:
+  %wide = zext i32 %number to i64
+  %word = lshr i64 %wide, 6
+  %bit = and i64 %wide, 63
+  %place = getelementptr i64, ptr %mask, i64 %word
+  %old = load i64, ptr %place
+  %one = shl i64 1, %bit
+  %rest = xor i64 %one, -1
+  %new = and i64 %old, %rest
+  store i64 %new, ptr %place
+  %all = load <16 x i64>, ptr %mask, align 64
+  %any = call i64 @llvm.vector.reduce.or.v16i64(<16 x i64> %all)
+  %some = icmp ne i64 %any, 0
+  br i1 %some, label %move, label %end
+move:
+  %moved = call i32 @sched_setaffinity(i32 0, i64 {BYTES}, ptr %mask)
+  br label %end
+end:
+  ret void
+}}""",
+}
+"""`leave_processor` lets the calling thread run on all processors of the process but one, if there are others."""
