@@ -2,9 +2,12 @@
 
 import os
 
-# Before libgomp is loaded, which reads it then: a thread that has no work sleeps instead of spinning. A spinning one
-# takes the processor from BLAS's threads and from other programs; sleeping costs some 5 us at each call of the pool.
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# Before libgomp is loaded, which reads it then: a thread that has no work looks for some for 20 us, then it sleeps. One
+# that slept at once would have to be woken for each loop: 5 us, and 12 on a virtual machine whose processors halt. One
+# that never slept would take the processor from BLAS's threads and from other programs.
+if "OMP_WAIT_POLICY" not in os.environ:
+    os.environ["OMP_WAIT_POLICY"] = "passive"
+    os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 
 from headrace_cpu.backend import CpuBackend
 
