@@ -32,6 +32,13 @@ def region(
     return Region(name, (4,), buffers, (inner, total))
 
 
+def test_values_of_a_loop_are_what_it_reduces_and_what_it_writes() -> None:
+    a, b, c, d = (Expr("const", float32, (), float(number)) for number in range(4))
+    sums = Accumulate(0, "sum", a), Accumulate(1, "max", b)
+    assert Loop((), sums, (Store(0, PLACE, c),), (Store(1, PLACE, d),)).values == (a, b, c, d)
+    assert Loop(()).values == ()
+
+
 def test_regions_that_were_built_apart_have_one_form() -> None:
     one, other = region(name="layer1"), region(name="layer2")
     assert one.loops[0].stores[0].value is not other.loops[0].stores[0].value

@@ -151,6 +151,11 @@ class Loop:
     stores: tuple[Store, ...] = ()
     after: tuple[Store, ...] = ()
 
+    @property
+    def values(self) -> tuple[Expr, ...]:
+        """What the loop computes: the values that it reduces, and those that it writes."""
+        return *(item.value for item in self.accumulates), *(store.value for store in (*self.stores, *self.after))
+
 
 @dataclass(frozen=True, slots=True)
 class Region:

@@ -12,7 +12,8 @@ import math
 from collections.abc import Callable, Collection, Hashable, Sequence
 
 from headrace.loops.fusion import Group, Item, produced_by
-from headrace.loops.lowering import COSTLY, misfit
+from headrace.loops.lowering import misfit
+from headrace.loops.row_buffers import COSTLY
 from headrace.loops.value import Value, reached
 
 __all__ = ["recomputed"]

@@ -81,7 +81,7 @@ def _vector(loop: Loop) -> float:
     stores = (*loop.stores, *loop.after)
     along = loop.axes[-1].number if loop.axes else -1
     total = STORE * len(stores) + ARITHMETIC * 4 * len(loop.accumulates)  # sums are widened
-    for expr in in_order([item.value for item in loop.accumulates] + [store.value for store in stores]):
+    for expr in in_order(loop.values):
         if expr.op not in FREE:
             cost = VECTOR_NANOSECONDS.get(expr.op, ARITHMETIC) * max(expr.dtype.size, 4) / 4
             is_spread = expr.op == "load" and expr.payload[1].coefficient(along) not in (0, 1)

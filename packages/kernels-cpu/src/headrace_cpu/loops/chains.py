@@ -40,7 +40,7 @@ def registers_together(loop: Loop, lanes: int) -> int:
       loop: what is printed.
       lanes: elements of a register.
     """
-    exprs = in_order(_values(loop))
+    exprs = in_order(loop.values)
     functions = [expr for expr in exprs if expr.op in FUNCTION_NAMES]
     if not loop.axes or not (functions or loop.accumulates) or _is_scattered(loop, exprs):
         return 1
@@ -109,14 +109,10 @@ def points_together(region: Region) -> int:
     Args:
       region: what is printed.
     """
-    values = [value for loop in region.loops for value in _values(loop)]
+    values = [value for loop in region.loops for value in loop.values]
     totals = [loop for loop in region.loops[:-1] if loop.accumulates]
     alike = all(len(loop.axes) <= 1 and not any(item.keep_last for item in loop.accumulates) for loop in region.loops)
     lengths = [axis.extent for loop in region.loops for axis in loop.axes]
     many = math.prod(region.outer) >= 4 * TOGETHER
     short = alike and max(lengths, default=0) <= LONGEST and len(in_order(values)) <= SHORT
     return TOGETHER if totals and short and many else 1
-
-
-def _values(loop: Loop) -> list[Expr]:
-    return [item.value for item in loop.accumulates] + [store.value for store in (*loop.stores, *loop.after)]

@@ -12,7 +12,7 @@ import platform
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from headrace.loops.ir import Access, Buffer, Expr, Loop, Region, Role, Store, in_order
+from headrace.loops.ir import Access, Buffer, Loop, Region, Role, Store, in_order
 from headrace_cpu.llvm.text import Text
 
 __all__ = ["LINE", "ReadAhead", "read_ahead", "streamed_buffers", "write_fence"]
@@ -39,7 +39,7 @@ def streamed_buffers(region: Region, lanes: int) -> frozenset[int]:
     large = {number for number, buffer in enumerate(region.buffers) if _is_large(buffer, "out", LARGE)}
     if not large or not _is_wanted():
         return frozenset()
-    values = [value for loop in region.loops for value in _values(loop)]
+    values = [value for loop in region.loops for value in loop.values]
     large -= {expr.payload[0] for expr in in_order(values) if expr.op == "load"}
     large -= {store.buffer for loop, store in _stores(region) if not _is_even(loop, store.access, lanes)}
     return frozenset(large)
@@ -68,7 +68,7 @@ def read_ahead(region: Region) -> ReadAhead:
         return ReadAhead()
     first: set[tuple[int, Access]] = set()
     for number, loop in enumerate(region.loops):
-        loads = {expr.payload for expr in in_order(_values(loop)) if expr.op == "load"} if loop.axes else set()
+        loads = {expr.payload for expr in in_order(loop.values) if expr.op == "load"} if loop.axes else set()
         again = {
             ((buffer, access), access.coefficient(0))
             for buffer, access in loads & first
@@ -86,10 +86,6 @@ def _is_wanted() -> bool:
 
 def _is_large(buffer: Buffer, role: Role, size: int) -> bool:
     return buffer.role == role and buffer.size * buffer.dtype.size >= size
-
-
-def _values(loop: Loop) -> list[Expr]:
-    return [item.value for item in loop.accumulates] + [store.value for store in (*loop.stores, *loop.after)]
 
 
 def _stores(region: Region) -> Iterator[tuple[Loop, Store]]:
