@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tracemalloc
 from typing import Any
 
@@ -96,6 +97,23 @@ def test_fused_loops_libraries_and_numpy_are_told_apart() -> None:
     assert loops.flops >= 2 * 512 * 256
     assert loops.reason
     assert json.loads(json.dumps(explanation.as_dict()))["backend"] == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("batch", "kind", "reason"),
+    [(3, "native", "are native code"), (None, "numpy", "calls functions one by one: .* a shape that is not known")],
+)
+def test_a_loop_says_why_it_is_or_is_not_native(batch: int | None, kind: str, reason: str) -> None:
+    """Rows of a list in a body have the batch size that the graph says, not the one that was fed."""
+    graph = hr.Graph()
+    with graph.as_default():
+        x = hr.placeholder(hr.float32, [5, batch, 4], name="x")
+        last = hr.foldl(lambda sums, row: sums + row, x, init=x[0])
+    with session(graph) as running:
+        explanation = running.explain(last, {x: np.ones((5, 3, 4), np.float32)})
+    (loop,) = (work for work in explanation.work if set(work.types) & {"While", "StatelessWhile"})
+    assert loop.kind == kind
+    assert re.search(reason, loop.reason)
 
 
 def test_values_of_a_fused_loop_are_no_traffic() -> None:

@@ -117,6 +117,12 @@ def test_advice_on_a_folder(
     assert re.match(advice, _folder_hint(tmp_path))
 
 
+def test_the_kernel_for_all_dtypes_that_no_other_takes_says_so() -> None:
+    page = _run("ops", "MatMul")[1]
+    assert re.search(r"kernels:  every device for T in float16, bfloat16; every device for other dtypes$", page, re.M)
+    assert re.search(r"kernels:  every device$", _run("ops", "Abs")[1], re.M)
+
+
 def test_kernels_of_one_operation_are_told_apart() -> None:
     kernels = json.loads(_run("ops", "MatMul", "--json")[1])[0]["kernels"]
     assert len(set(kernels)) == len(kernels)

@@ -126,8 +126,7 @@ def _work(schedule: Schedule, number: int, kind: str, moved: int) -> Work:
     operations = _once([line.op for line in lines])
     name = _kernel(schedule, number, kind)
     if kind == "host":
-        reason = "has no native form for these dtypes and shapes" if not lines[0].op.blocks else "may wait"
-        return work_of(operations, name, "numpy", reason, moved)
+        return work_of(operations, name, "numpy", _why_kernel(lines[0].op), moved)
     call = schedule.library.get(group.items[0])
     if call is None:
         again = len(schedule.again[number]) if schedule.again else 0
@@ -140,6 +139,15 @@ def _work(schedule: Schedule, number: int, kind: str, moved: int) -> Work:
     parts = len(call.parts) if isinstance(call, LibraryCall) else 0
     how = "in this layout" if not parts else "on one thread" if parts == 1 else f"in {parts} parts, one for each thread"
     return work_of(operations, name, "library", f"oneDNN computes it, {how}", moved)
+
+
+def _why_kernel(op: Operation) -> str:
+    """Why an operation runs by its kernel."""
+    if op.blocks:
+        return "may wait"
+    if op.op_def.function_attrs:
+        return "calls functions one by one: something in them has no native form, or a shape that is not known"
+    return "has no native form for these dtypes and shapes"
 
 
 def _once(operations: Sequence[Operation]) -> list[Operation]:

@@ -30,19 +30,21 @@ def ops(name: str | None, as_json: bool) -> None:
 
 
 def _facts(op_def: OpDef) -> dict[str, Any]:
+    kernels = kernels_of(op_def.name)
+    chosen_by_dtype = any(kernel.dtypes for kernel in kernels)
     return {
         "name": op_def.name,
         "signature": op_def.signature,
         "doc": op_def.doc,
         "stateful": op_def.stateful,
         "gradient": _gradient(op_def),
-        "kernels": [_kernel(kernel) for kernel in kernels_of(op_def.name)],
+        "kernels": [_kernel(kernel, " for other dtypes" if chosen_by_dtype else "") for kernel in kernels],
     }
 
 
-def _kernel(kernel: Kernel) -> str:
+def _kernel(kernel: Kernel, otherwise: str) -> str:
     dtypes = "; ".join(f"{name} in {', '.join(map(str, allowed))}" for name, allowed in kernel.dtypes.items())
-    return (kernel.device or "every device") + (f" for {dtypes}" if dtypes else "")
+    return (kernel.device or "every device") + (f" for {dtypes}" if dtypes else otherwise)
 
 
 def _gradient(op_def: OpDef) -> str:
@@ -54,7 +56,7 @@ def _gradient(op_def: OpDef) -> str:
 
 def _page(op_def: OpDef) -> str:
     facts = _facts(op_def)
-    kernels = ", and ".join(facts["kernels"]) or "none"
+    kernels = "; ".join(facts["kernels"]) or "none"
     lines = [op_def.signature, "", op_def.doc, "", f"gradient: {facts['gradient']}", f"kernels:  {kernels}"]
     if op_def.stateful:
         lines.append("stateful: never merged, folded or reordered")

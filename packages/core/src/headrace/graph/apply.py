@@ -339,12 +339,28 @@ def _fits(natural: Array, dtype: DType) -> bool:
     return True
 
 
+def _no_tensor(value: TensorLike, item: Any) -> InvalidArgumentError:
+    if isinstance(item, Operation):
+        hint = "an operation has no value; use one of its .outputs, or read the variable that it assigns to"
+    elif isinstance(item, int) and abs(item) >= 2**63:
+        hint = "no integer dtype holds a number as large as this; float(value) is near it"
+    elif item is None:
+        hint = "None is no value; look for a function without a return, or for what is missing in the data"
+    else:
+        hint = "give numbers alone or text alone, and no other objects"
+    expected = "numbers, strings or nested sequences of equal length"
+    return InvalidArgumentError("the value is not a tensor", expected=expected, got=_short(value), hint=hint)
+
+
 def _string_array(value: TensorLike, natural: Array, dtype: DType | None) -> Array:
     """An object array of bytes; text is encoded as UTF-8.
 
     NumPy's fixed-width types would drop trailing zero bytes, so the elements come from the value itself.
     """
     if dtype is not None and dtype is not string:
+        others = [item for item in natural.reshape(-1).tolist() if not isinstance(item, (str, bytes))]
+        if others:
+            raise _no_tensor(value, next((item for item in others if not isinstance(item, (int, float))), others[0]))
         raise DTypeError(
             "text has the wrong dtype",
             expected=str(dtype),
@@ -357,13 +373,6 @@ def _string_array(value: TensorLike, natural: Array, dtype: DType | None) -> Arr
     result = np.empty(objects.shape, dtype=object)
     for index, item in enumerate(objects.reshape(-1)):
         if not isinstance(item, (str, bytes)):
-            raise InvalidArgumentError(
-                "the value is not a tensor",
-                expected="numbers, strings or nested sequences of equal length",
-                got=_short(value),
-                hint="an operation has no value; use one of its .outputs, or read the variable that it assigns to"
-                if isinstance(item, Operation)
-                else "give numbers alone or text alone, and no other objects",
-            )
+            raise _no_tensor(value, item)
         result.reshape(-1)[index] = item.encode("utf-8") if isinstance(item, str) else bytes(item)
     return result

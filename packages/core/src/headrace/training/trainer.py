@@ -425,10 +425,14 @@ def _no_list(what: str, value: Any) -> InvalidArgumentError:
 
 def _check_kind(value: Any, kind: type, what: str, name: str) -> None:
     if not isinstance(value, kind):
-        is_class = isinstance(value, type) and issubclass(value, kind)
+        hint = f"help({name}) tells how to write one"
+        if isinstance(value, type) and issubclass(value, kind):
+            hint = f"call the class: {value.__name__}(...)"
+        elif issubclass(kind, Optimizer):
+            hint = "hr.optim.Adam(1e-3), say"
         raise InvalidArgumentError(
             f"the {what} of a trainer cannot be used",
             expected=f"an object of {name} or a subclass",
             got=repr(value),
-            hint=f"call the class: {value.__name__}(...)" if is_class else f"help({name}) tells how to write one",
+            hint=hint,
         )
