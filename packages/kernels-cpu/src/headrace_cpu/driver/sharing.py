@@ -66,7 +66,7 @@ def side_by_side(block: Block) -> tuple[range, ...]:
 
 
 def _may_join(unit: Unit) -> bool:
-    """True if all that the unit does is shared: nothing in it may fail."""
+    """True if all that the unit does is shared: nothing is checked beforehand. That a part failed shows afterwards."""
     return unit.is_shared and not (isinstance(unit.call, Rows) and unit.call.check is not None)
 
 
