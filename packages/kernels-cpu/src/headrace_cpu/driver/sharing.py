@@ -215,5 +215,5 @@ over:
 end:
   ret void
 }}"""
-"""What each thread of the pool runs: its part of each of some units, given their rows, how many, their pointers, and on
-which processor the first thread is (see `processors`)."""
+"""What each thread of the pool runs: its part of each of some units, given their rows, how many, their pointers, where
+the first thread is, and which one that is (see `processors`)."""
