@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import warnings
 from collections.abc import Callable
@@ -385,3 +386,25 @@ def test_a_forked_process_computes_on_one_thread() -> None:
     assert os.read(receiver, 4) == b"same"
     assert os.waitpid(child, 0)[1] == 0
     os.close(receiver)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_forked_process_has_one_thread_even_if_it_asks_for_more() -> None:
+    x = np.ones((400, 4000), np.float32)
+
+    def compute() -> bytes:
+        with hr.Graph().as_default() as graph:
+            given = hr.placeholder(hr.float32, x.shape)
+            result = hr.sin(given)
+        session = hr.Session(graph, config=hr.config(backend="cpu", threads=2))
+        found: bytes = session.run(result, {given: x}).tobytes()
+        return found
+
+    wanted = compute()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # newer Pythons warn of any fork beside threads
+        child = os.fork()
+    if not child:
+        signal.alarm(10)  # where it would wait for threads of its parent
+        os._exit(0 if compute() == wanted else 1)
+    assert os.waitpid(child, 0)[1] == 0

@@ -56,13 +56,13 @@ class CpuBackend:
         from headrace_cpu.layout import lay_out
         from headrace_cpu.nesting import Nesting
         from headrace_cpu.onednn import onednn
-        from headrace_cpu.plan import CpuPlan
+        from headrace_cpu.plan import CpuPlan, usable_threads
         from headrace_cpu.primitives.choice import primitive_call
         from headrace_cpu.scheduling.lists import separated
         from headrace_cpu.scheduling.scheduler import schedule
 
         options = config()
-        threads = options.threads or available_threads()
+        threads = usable_threads(options.threads or available_threads())
         library_threads = 1 if options.deterministic else threads
         library = onednn()
         if library is not None:

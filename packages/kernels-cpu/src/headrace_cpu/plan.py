@@ -25,14 +25,25 @@ from headrace_cpu.onednn import onednn
 from headrace_cpu.step.calling import ListStores
 from headrace_cpu.step.source import StepSource
 
-__all__ = ["CpuPlan"]
+__all__ = ["CpuPlan", "usable_threads"]
 
 _numbers = itertools.count()
 _plans: weakref.WeakSet[CpuPlan] = weakref.WeakSet()
+_is_forked = False
+
+
+def usable_threads(wanted: int) -> int:
+    """How many of the wanted threads a new plan may use: one where the process was forked after its first plan."""
+    return 1 if _is_forked else wanted
 
 
 def _after_fork() -> None:
-    """The pool of libgomp does not survive a fork: the child computes on the one thread that it has."""
+    """The pool of libgomp does not survive a fork: the child computes on the one thread that it has.
+
+    It does so by plans of its own as well, whatever threads it asks for: libgomp would wait for those of the parent.
+    """
+    global _is_forked
+    _is_forked = True
     for plan in list(_plans):
         plan.threads = plan.library_threads = 1
         plan.forget_contexts()

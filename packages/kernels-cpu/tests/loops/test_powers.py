@@ -44,6 +44,16 @@ def test_special_values_are_those_of_numpy(dtype: DType, lanes: int | None) -> N
     assert same.all(), f"{x[~same][:5]} ** {y[~same][:5]} = {wanted[~same][:5]}, not {given[~same][:5]}"
 
 
+@pytest.mark.parametrize("element", ["float", "double"])
+def test_avx512_scales_by_one_instruction_where_there_is_one(element: str) -> None:
+    def written(width: int) -> str:
+        _, body, needed = powers.write_power(element, 4 * width, width)
+        return "".join([body, *needed.values()])
+
+    assert "avx512.mask.scalef" in written(16)
+    assert "avx512" not in written(8)
+
+
 def test_float32_is_rounded_from_the_exact_power() -> None:
     rng = np.random.default_rng(0)
     with np.errstate(over="ignore"):

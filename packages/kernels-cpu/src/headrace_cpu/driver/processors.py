@@ -20,8 +20,9 @@ BYTES = 128
 def look_around() -> dict[str, str]:
     """Functions by name: what the first thread calls before others run, and what each of these calls first.
 
-    `void say_where(ptr place)` writes down where the first thread is; `void look_around(ptr place)` lets a thread that
-    finds itself there go elsewhere.
+    `void say_where(ptr place)` writes down where the first thread is, and which one it is, in 16 bytes;
+    `void look_around(ptr place)` lets a thread that finds itself there go elsewhere, to where the first one may run:
+    who binds a thread to some processors means what it wakes, too.
     """
     return FUNCTIONS if sys.platform == "linux" and os.environ.get("HEADRACE_PROCESSORS") != "off" else NOTHING
 
@@ -33,13 +34,16 @@ NOTHING = {
 
 FUNCTIONS = {
     "sched_getcpu": "declare i32 @sched_getcpu()",
-    "getpid": "declare i32 @getpid()",
-    "sched_getaffinity": "declare i32 @sched_getaffinity(i32, i64, ptr)",
+    "pthread_self": "declare i64 @pthread_self()",
+    "pthread_getaffinity_np": "declare i32 @pthread_getaffinity_np(i64, i64, ptr)",
     "sched_setaffinity": "declare i32 @sched_setaffinity(i32, i64, ptr)",
     "llvm.vector.reduce.or.v16i64": "declare i64 @llvm.vector.reduce.or.v16i64(<16 x i64>)",
     "say_where": """define internal void @say_where(ptr %place) alwaysinline {
   %here = call i32 @sched_getcpu()
   store i32 %here, ptr %place
+  %first = call i64 @pthread_self()
+  %second = getelementptr i64, ptr %place, i64 1
+  store i64 %first, ptr %second
   ret void
 }""",
     "look_around": """define internal void @look_around(ptr %place) alwaysinline {
@@ -49,16 +53,17 @@ begin:
   %same = icmp eq i32 %here, %there
   br i1 %same, label %leave, label %end
 leave:
-  call void @leave_processor(i32 %there)
+  %second = getelementptr i64, ptr %place, i64 1
+  %first = load i64, ptr %second
+  call void @leave_processor(i32 %there, i64 %first)
   br label %end
 end:
   ret void
 }""",
-    "leave_processor": f"""define internal void @leave_processor(i32 %number) noinline {{
+    "leave_processor": f"""define internal void @leave_processor(i32 %number, i64 %first) noinline {{
 begin:
   %mask = alloca [{BYTES} x i8], align 64
-  %process = call i32 @getpid()
-  %status = call i32 @sched_getaffinity(i32 %process, i64 {BYTES}, ptr %mask)
+  %status = call i32 @pthread_getaffinity_np(i64 %first, i64 {BYTES}, ptr %mask)
   %known = icmp eq i32 %status, 0
   %small = icmp ult i32 %number, {8 * BYTES}
   %possible = and i1 %known, %small
@@ -84,4 +89,4 @@ end:
   ret void
 }}""",
 }
-"""`leave_processor` lets the calling thread run on all processors of the process but one, if there are others."""
+"""`leave_processor` lets the calling thread run on all processors of the first one but one, if there are others."""

@@ -66,7 +66,7 @@ def side_by_side(block: Block) -> tuple[range, ...]:
 
 
 def _may_join(unit: Unit) -> bool:
-    """True if all that the unit does is shared: nothing in it may fail."""
+    """True if all that the unit does is shared: nothing is checked beforehand. That a part failed shows afterwards."""
     return unit.is_shared and not (isinstance(unit.call, Rows) and unit.call.check is not None)
 
 
@@ -215,5 +215,5 @@ over:
 end:
   ret void
 }}"""
-"""What each thread of the pool runs: its part of each of some units, given their rows, how many, their pointers, and on
-which processor the first thread is (see `processors`)."""
+"""What each thread of the pool runs: its part of each of some units, given their rows, how many, their pointers, where
+the first thread is, and which one that is (see `processors`)."""

@@ -98,7 +98,7 @@ def frame(units: Sequence[Unit], together: Iterable[range]) -> list[str]:
     """
     counts = [shared_pointers(unit) if unit.is_shared else 0 for unit in units]
     largest = max([1, *counts, *(sum(counts[position] for position in positions) for positions in together)])
-    return [f"  %args = alloca [{largest} x ptr], align 64", "  %job = alloca [4 x i64], align 16"]
+    return [f"  %args = alloca [{largest} x ptr], align 64", "  %job = alloca [5 x i64], align 16"]
 
 
 def may_pause(unit: Unit) -> bool:

@@ -143,16 +143,17 @@ def _power(t: Text, x: str, y: str, *, single: bool) -> str:
     return t.select(is_one, t.number(1.0, "double"), result, "double")
 
 
-def write_power(element: str, lanes: int) -> tuple[str, str, dict[str, str]]:
+def write_power(element: str, lanes: int, width: int) -> tuple[str, str, dict[str, str]]:
     """The text of a function that raises a vector to the powers of another.
 
     Args:
       element: float or double.
       lanes: elements of a vector.
+      width: how many float32 a register holds.
     Returns:
       Its symbol, its definition, and declarations that it needs.
     """
-    t = Text(lanes=lanes)
+    t = Text(lanes=lanes, width=width)
     whole, single = t.type(element), element == "float"
     symbol = f"hr.pow.{t.suffix(element)}"
     x, y = (t.convert("fpext", name, "float", "double") if single else name for name in ("%x", "%y"))

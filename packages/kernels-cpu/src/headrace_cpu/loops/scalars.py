@@ -85,7 +85,7 @@ def _floating(t: Text, op: str, args: list[str], element: str) -> str:
         nonzero = t.put(f"fcmp one {whole} {args[0]}, {t.number(0.0, element)}")
         return t.select(nonzero, signed, args[0], element)
     if op == "pow":
-        symbol, body, needed = write_power(element, t.lanes)
+        symbol, body, needed = write_power(element, t.lanes, t.width)
     else:
         symbol, body, needed = write_function(op, element, t.lanes, t.width)
     t.functions |= {**needed, symbol: body}
