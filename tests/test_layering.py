@@ -17,7 +17,7 @@ import headrace
 
 PACKAGES = Path(__file__).parent.parent / "packages"
 STAGES: tuple[tuple[str, ...], ...] = (
-    ("types", "errors"),
+    ("types", "errors", "renamed"),
     ("interfaces",),
     ("config",),
     ("graph",),

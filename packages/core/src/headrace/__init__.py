@@ -1,5 +1,8 @@
 """Dataflow graphs: build, differentiate, optimise and run them."""
 
+import sys
+from typing import TYPE_CHECKING
+
 from headrace import data, errors, interfaces, layers, loops
 from headrace import grad as _grad  # noqa: F401  # registers the gradient rules
 from headrace import kernels as _kernels  # noqa: F401  # registers the NumPy kernels
@@ -217,6 +220,7 @@ from headrace.passes import debug
 from headrace.passes.precision import mixed_precision
 from headrace.placement.replica_device import replica_device
 from headrace.plan.plan import register_backend, register_device
+from headrace.renamed import where_it_is
 from headrace.runtime.pending_step import PendingStep
 from headrace.runtime.spare_memory import SpareMemory
 from headrace.runtime.trace import SegmentRecord, StepRecord, Trace
@@ -259,6 +263,12 @@ from headrace.types import (
     variant,
 )
 from headrace.variable import Variable
+
+if not TYPE_CHECKING:  # a checker of types would believe that there is every name
+
+    def __getattr__(name: str) -> object:
+        raise AttributeError(where_it_is(name), name=name, obj=sys.modules[__name__])
+
 
 __all__ = [
     "Accumulator",
