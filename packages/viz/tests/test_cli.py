@@ -80,6 +80,11 @@ def test_cat_as_json_of_some_tags_and_runs(logdir: Path) -> None:
     assert [json.loads(line)["value"] for line in lines] == ["x"]
 
 
+def test_cat_of_nothing_that_is_there_prints_no_table(logdir: Path) -> None:
+    assert "run  " not in _run("cat", logdir, "--tag", "los").stdout
+    assert "run  " in _run("cat", logdir, "--tag", "loss").stdout
+
+
 def test_cat_names_the_tags_that_are_there(logdir: Path) -> None:
     result = _run("cat", logdir, "--tag", "los", "--tag", "note")
     assert isinstance(result.exception, NotFoundError)

@@ -84,7 +84,8 @@ def print_values(path: Place, tags: tuple[str, ...], runs: tuple[str, ...], as_c
         write_json_lines(found, sys.stdout)
     else:
         rows = [[run, value.tag, str(value.step), _shown(value)] for run, value in found]
-        _print_table([["run", "tag", "step", "value"], *rows])
+        if rows or not tags:
+            _print_table([["run", "tag", "step", "value"], *rows])
     for tag in tags:
         if tag not in kinds:
             raise NotFoundError(
