@@ -118,8 +118,8 @@ def test_advice_on_a_folder(
 
 
 def test_the_kernel_for_all_dtypes_that_no_other_takes_says_so() -> None:
-    page = _run("ops", "MatMul")[1]
-    assert re.search(r"kernels:  every device for T in float16, bfloat16; every device for other dtypes$", page, re.M)
+    page = _run("ops", "MatMul")[1]  # tests may have registered further kernels
+    assert re.search(r"every device for T in float16, bfloat16; every device for other dtypes$", page, re.M)
     assert re.search(r"kernels:  every device$", _run("ops", "Abs")[1], re.M)
 
 
