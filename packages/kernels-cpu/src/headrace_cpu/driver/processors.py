@@ -1,9 +1,9 @@
 """Processors: a thread that was woken on the processor where the first one runs goes to another one.
 
 Linux wakes a thread where it last ran if that processor is idle, and beside the one who woke it if not. In a virtual
-machine a processor that sleeps counts as taken by others. So two threads may share one processor for many steps while
-the other one sleeps: until the scheduler finds out each loop takes twice as long. `HEADRACE_PROCESSORS=off` leaves all
-of it to the system; so do systems other than Linux.
+machine a processor that sleeps often seems to count as busy: two threads were seen to share one processor for many
+steps while the other one slept, and each loop took twice as long. `HEADRACE_PROCESSORS=off` leaves all of it to the
+system; so do systems other than Linux.
 """
 
 from __future__ import annotations

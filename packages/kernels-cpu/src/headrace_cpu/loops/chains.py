@@ -61,11 +61,10 @@ def sums_apart(region: Region, streamed: frozenset[int]) -> Region:
     loops: list[Loop] = []
     for loop in region.loops:
         found = _stored_sums(loop, streamed)
+        apart = {item.local for item in found}
+        loops.append(replace(loop, accumulates=tuple(item for item in loop.accumulates if item.local not in apart)))
         if found:
-            rest = tuple(item for item in loop.accumulates if item.local not in {item.local for item in found})
-            loops += [replace(loop, accumulates=rest), Loop(loop.axes, tuple(found))]
-        else:
-            loops.append(loop)
+            loops.append(Loop(loop.axes, tuple(found)))
     return replace(region, loops=tuple(loops))
 
 

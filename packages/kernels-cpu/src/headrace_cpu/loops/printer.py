@@ -307,7 +307,7 @@ class _Printer:
         self.at.vector_axis, self.at.mask = axis.number, None
         count, first = self._extent(axis), "0"
         static = axis.outer is None
-        for size in (together * lanes, lanes)[together == 1 :]:
+        for size in (lanes,) if together == 1 else (together * lanes, lanes):
             whole = str(axis.extent // size * size) if static else t.put(f"and i64 {count}, {-size}")
             if first != whole:
                 t.lanes = size

@@ -50,6 +50,8 @@ def parted_call(request: Request, threads: int) -> LibraryCall | None:
     product = _Product(request)
     nanoseconds = product.m * product.n * product.k / MULTIPLICATIONS_A_NANOSECOND[operand.name]
     ranges = _ranges(product, threads, nanoseconds)
+    if not ranges:
+        return None
     library.use_threads(1)
     try:
         parts = [product.part(library, rows, columns) for rows, columns in ranges]
@@ -57,7 +59,7 @@ def parted_call(request: Request, threads: int) -> LibraryCall | None:
         library.use_threads(threads)
     made = [part for part in parts if part is not None]
     given = len(request.dtypes) + len(request.epilogue)
-    return _joined(made, nanoseconds, given) if made and len(made) == len(ranges) else None
+    return _joined(made, nanoseconds, given) if len(made) == len(ranges) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,7 @@ class _Product:
 def _ranges(product: _Product, threads: int, nanoseconds: float) -> list[tuple[range, range]]:
     """Rows and columns of each part; none where oneDNN should share the product."""
     rows, columns = range(product.m), range(product.n)
-    if nanoseconds < SMALL_NANOSECONDS and not any(product.turned):
+    if nanoseconds < SMALL_NANOSECONDS and not any(product.turned):  # turned, 128x10x512 took 35 us alone, 30 shared
         return [(rows, columns)]
     along = _axis(product) if nanoseconds >= LEAST_NANOSECONDS * threads else None
     if along == "rows" and product.m >= LEAST_ROWS * threads:
