@@ -13,15 +13,18 @@ from headrace_cpu.llvm.host import host
 from headrace_cpu.loops.printer import print_region
 
 
-def native(region: Region, lanes: int | None = None) -> Callable[[Sequence[Array]], None]:
-    """The region as a function of its buffers, on one thread."""
+def native(region: Region, lanes: int | None = None, cuts: Sequence[int] = ()) -> Callable[[Sequence[Array]], None]:
+    """The region as a function of its buffers, on one thread, its points in parts between some cuts."""
     printed = print_region(region, lanes or host().lanes)
     body = "\n".join([*printed.functions.values(), printed.body.replace("SYMBOL", "region")])
-    symbol = f"test_{hashlib.sha256(body.encode()).hexdigest()[:24]}"
-    points = math.prod(region.outer)
+    symbol = f"test_{hashlib.sha256(f'{body}{cuts}'.encode()).hexdigest()[:24]}"
+    ends = [*cuts, math.prod(region.outer)]
+    calls = "\n".join(
+        f"  call void @region(ptr %args, i64 {begin}, i64 {end})" for begin, end in zip([0, *cuts], ends, strict=True)
+    )
     text = f"""{body}
 define void @{symbol}(ptr %args) {{
-  call void @region(ptr %args, i64 0, i64 {points})
+{calls}
   ret void
 }}
 """

@@ -11,7 +11,7 @@ from headrace.loops.ir import Region
 from headrace.loops.lowering import Output, lower
 from headrace.loops.value import Value, map_values
 from headrace.types import Array, DType, bfloat16, float16, float32, float64
-from headrace_cpu.loops import printer
+from headrace_cpu.loops import loop_code, printer
 from headrace_cpu.loops.chains import points_together, registers_together, sums_apart
 
 
@@ -66,7 +66,7 @@ def test_several_registers_give_the_bits_of_each_alone(
     x = np.random.default_rng(0).normal(size=(3, length)).astype(dtype.array_type)
     x[0, 0] = np.nan
     joined = result(region, keys, x, np.zeros_like(x))
-    monkeypatch.setattr(printer, "registers_together", lambda loop, lanes: 1)
+    monkeypatch.setattr(loop_code, "registers_together", lambda loop, lanes: 1)
     printer._printed.cache_clear()
     assert joined.tobytes() == result(region, keys, x, np.zeros_like(x)).tobytes()
 

@@ -28,8 +28,8 @@ def reduced(op: str, dtype: DType, values: Array, *, start: bool, of_row: bool =
         source, out = pointers
         t.lanes = LANES
         element = "i8" if dtype is boolean else storage_type(dtype)
-        made = start_accumulator(t, Accumulate(0, op, Expr("load", dtype, ())), of_row=of_row)
-        t.allocas += made.reserved(LANES)
+        made = start_accumulator(t, Accumulate(0, op, Expr("load", dtype, ())), LANES, of_row=of_row)
+        t.allocas += made.reserved()
         made.reset(t)
         for first in range(0, len(values), LANES):
             place = t.put(f"getelementptr {element}, ptr {source}, i64 {first}")
@@ -41,7 +41,7 @@ def reduced(op: str, dtype: DType, values: Array, *, start: bool, of_row: bool =
                 made.add(t, wide)
             else:
                 t.line(f"store {t.type(made.element)} {wide}, ptr {made.slot}")
-        total = made.total(t, LANES)
+        total = made.total(t)
         assert t.lanes == 1
         if dtype is boolean:
             total = t.put(f"zext i1 {total} to i8")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from regions import native
@@ -14,7 +16,7 @@ from headrace.types import Array, DType, as_dtype, bfloat16, float16, float32, f
 from headrace_cpu.llvm.host import host
 from headrace_cpu.loops import streaming
 from headrace_cpu.loops.printer import print_region
-from headrace_cpu.loops.streaming import read_ahead, streamed_buffers
+from headrace_cpu.loops.streaming import AHEAD, Ahead, next_lines, next_rows, streamed_buffers
 
 LANES = host().lanes
 
@@ -97,28 +99,46 @@ def test_gives_the_same_bits(dtype: DType, length: int, shift: int) -> None:
 
 @pytest.mark.usefixtures("small_caches")
 @pytest.mark.parametrize("shift", [0, 4])
-def test_rows_with_totals(shift: int) -> None:
-    region, keys = normalized((9, 6 * LANES))
-    x = np.random.default_rng(0).normal(size=(9, 6 * LANES)).astype(np.float32)
+@pytest.mark.parametrize("shape", [(9, 6 * LANES), (600, 20 * LANES)], ids=["one by one", "pipelined"])
+def test_rows_with_totals(shape: tuple[int, int], shift: int) -> None:
+    region, keys = normalized(shape)
+    x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
     arrays = {"x": x, "y": placed(np.zeros_like(x), shift)}
     native(region)([arrays[key] for key in keys])
     np.testing.assert_array_equal(arrays["y"], x - x.max(axis=1, keepdims=True))
 
 
+def asked(region: Region, ahead: Sequence[Ahead]) -> list[list[tuple[str, int]]]:
+    """For each loop the roles of the buffers it asks for, with how far ahead."""
+    return [sorted((region.buffers[buffer].role, step) for (buffer, _), step in loop) for loop in ahead]
+
+
 def test_a_loop_that_reads_a_row_again_asks_for_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
     region, _ = normalized((4096, 4096))
-    (source,) = (number for number, buffer in enumerate(region.buffers) if buffer.role == "in")
-    ahead = read_ahead(region)
-    assert ahead.loop == 1
-    assert [(buffer, step) for (buffer, _), step in ahead.loads] == [(source, 4096)]
+    assert asked(region, next_rows(region)) == [[], [("in", 4096)]]
+    monkeypatch.setenv("HEADRACE_PIPELINING", "off")
     assert "@llvm.prefetch.p0" in print_region(region, LANES).body
     monkeypatch.setenv("HEADRACE_STREAMING", "off")
     assert "@llvm.prefetch.p0" not in print_region(region, LANES).body
 
 
+def test_loops_side_by_side_ask_for_what_they_read_first_and_what_they_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    region, _ = normalized((4096, 4096))
+    away = AHEAD // 4
+    streamed = streamed_buffers(region, LANES)
+    assert asked(region, next_lines(region, frozenset())) == [[("in", away)], [("out", away)]]
+    assert asked(region, next_lines(region, streamed)) == [[("in", away)], []]
+    body = print_region(region, LANES).body
+    assert "@llvm.prefetch.p0" in body
+    monkeypatch.setenv("HEADRACE_STREAMING", "off")
+    assert "@llvm.prefetch.p0" not in print_region(region, LANES).body
+
+
 def test_what_caches_hold_and_what_is_read_once_is_not_read_ahead() -> None:
-    assert not read_ahead(normalized((64, 64))[0]).loads
-    assert not read_ahead(doubled((4096, 4096))[0]).loads
+    small, large = normalized((64, 64))[0], doubled((4096, 4096))[0]
+    assert not any(next_rows(small))
+    assert not any(next_lines(small, frozenset()))
+    assert not any(next_rows(large))
 
 
 def test_what_is_the_same_for_every_row_has_no_next_one() -> None:
@@ -126,5 +146,4 @@ def test_what_is_the_same_for_every_row_has_no_next_one() -> None:
     gains = loops.broadcast_to(Value("input", float32, shape[1:], (), "gains"), shape)
     scaled = Value("input", float32, shape, (), "x") * gains
     (lowered,) = lower("test", shape, (1,), {}, [Output("y", scaled - loops.max(scaled, -1, keepdims=True))])
-    ahead = read_ahead(lowered.region)
-    assert [step for _, step in ahead.loads] == [1 << 23]
+    assert asked(lowered.region, next_rows(lowered.region)) == [[], [("in", 1 << 23)]]

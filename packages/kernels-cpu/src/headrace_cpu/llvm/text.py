@@ -127,6 +127,10 @@ class Text:
         first = self.put(f"insertelement {whole} poison, {element} {scalar}, i64 0")
         return self.put(f"shufflevector {whole} {first}, {whole} poison, <{self.lanes} x i32> zeroinitializer")
 
+    def next_to(self, first: str, count: int) -> list[str]:
+        """So many numbers from the first one on."""
+        return [first, *(self.put(f"add i64 {first}, {place}") for place in range(1, count))]
+
     def lanes_of(self, value: str, element: str, first: int, count: int) -> str:
         """So many lanes of a value from the first one on; of a constant they are all the same."""
         if count == self.lanes or value.startswith("splat"):
@@ -134,9 +138,9 @@ class Text:
         whole, picked = self.type(element), ", ".join(f"i32 {first + lane}" for lane in range(count))
         return self.put(f"shufflevector {whole} {value}, {whole} poison, <{count} x i32> <{picked}>")
 
-    def halved(self, value: str, element: str, combined: Callable[[str, str], str]) -> str:
-        """The lanes of a value combined by halves to a scalar; then there is one lane."""
-        while self.lanes > 1:
+    def halved(self, value: str, element: str, combined: Callable[[str, str], str], count: int = 1) -> str:
+        """The lanes of a value combined by halves until there are no more than so many."""
+        while self.lanes > count:
             lanes, half = self.lanes, self.lanes // 2
             if half == 1:
                 halves = [self.put(f"extractelement {self.type(element)} {value}, i64 {lane}") for lane in range(lanes)]
@@ -193,10 +197,10 @@ class Text:
         self.functions[name] = f"declare void @{name}({whole}, ptr, i32 immarg, {bits})"
         self.line(f"call void @{name}({whole} {value}, ptr {place}, i32 {align}, {bits} {mask})")
 
-    def prefetch(self, place: str, level: int) -> None:
+    def prefetch(self, place: str, level: int, *, is_written: bool = False) -> None:
         """Ask for the line of the cache at a place: 3 to have it in the first cache, 2 in the second one."""
         self.functions["llvm.prefetch.p0"] = "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"
-        self.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 {level}, i32 1)")
+        self.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 {int(is_written)}, i32 {level}, i32 1)")
 
     def fma(self, a: str, b: str, c: str, element: str) -> str:
         """a * b + c, rounded once."""

@@ -16,7 +16,24 @@ from headrace_cpu.loops.philox import write_blocks, write_words
 from headrace_cpu.loops.scalars import cast, computed, constant
 from headrace_cpu.loops.streaming import LINE
 
-__all__ = ["Point"]
+__all__ = ["Point", "Row"]
+
+
+@dataclass(slots=True)
+class Row:
+    """Where the loops of one outer point are. Mutable.
+
+    Attributes:
+      index: for each axis the register of its index.
+      pointers: the register of each buffer.
+      locals: for each local its scalar register.
+      ahead: for each load or store that asks for what comes next how many elements that is away.
+    """
+
+    index: dict[int, str]
+    pointers: Sequence[str]
+    locals: dict[int, str] = field(default_factory=dict)
+    ahead: Mapping[tuple[int, Access], int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -26,27 +43,21 @@ class Point:
     Attributes:
       text: what is written to.
       buffers: of the region.
-      pointers: the register of each buffer.
-      index: for each axis the register of its index.
+      row: the outer point it belongs to.
       vector_axis: the axis that lanes go along.
       mask: the register that says which lanes there are, if not all.
-      locals: for each local its scalar register.
       columns: for each local of the columns at hand its vector register.
       past: buffers that are written past the caches.
-      ahead: for each load that asks for what the next points need how many elements that is away.
       done: for each expression that is computed its register.
     """
 
     text: Text
     buffers: Sequence[Buffer]
-    pointers: list[str] = field(default_factory=list)
-    index: dict[int, str] = field(default_factory=dict)
+    row: Row
     vector_axis: int | None = None
     mask: str | None = None
-    locals: dict[int, str] = field(default_factory=dict)
     columns: dict[int, str] = field(default_factory=dict)
     past: frozenset[int] = frozenset()
-    ahead: Mapping[tuple[int, Access], int] = field(default_factory=dict)
     done: dict[int, str] = field(default_factory=dict)
 
     def value(self, root: Expr) -> str:
@@ -71,7 +82,7 @@ class Point:
             return constant(t, expr.payload, dtype)
         if op == "index":
             number: int = expr.payload
-            value = t.splat(self.index[number], "i64")
+            value = t.splat(self.row.index[number], "i64")
             return t.two("add", value, self.lane_numbers(), "i64") if number == self.vector_axis else value
         if op == "position":
             return self._position(expr.payload)
@@ -79,7 +90,9 @@ class Point:
             return self._random_words(expr, args)
         if op == "local":
             local: int = expr.payload
-            return self.columns[local] if local in self.columns else t.splat(self.locals[local], compute_type(dtype))
+            return (
+                self.columns[local] if local in self.columns else t.splat(self.row.locals[local], compute_type(dtype))
+            )
         if op == "load":
             return self.load(*expr.payload)
         if op == "select":
@@ -142,7 +155,7 @@ class Point:
         """The place of lane 0."""
         element = storage_type(self.buffers[buffer].dtype)
         return self.text.put(
-            f"getelementptr inbounds {element}, ptr {self.pointers[buffer]}, i64 {self._offset(access)}"
+            f"getelementptr inbounds {element}, ptr {self.row.pointers[buffer]}, i64 {self._offset(access)}"
         )
 
     def _offset(self, access: Access) -> str:
@@ -150,7 +163,7 @@ class Point:
         t = self.text
         offset = str(access.constant)
         for axis, factor in access.terms:
-            moved = self.index[axis] if factor == 1 else t.put(f"mul i64 {self.index[axis]}, {factor}")
+            moved = self.row.index[axis] if factor == 1 else t.put(f"mul i64 {self.row.index[axis]}, {factor}")
             offset = moved if offset == "0" else t.put(f"add i64 {offset}, {moved}")
         return offset
 
@@ -166,8 +179,8 @@ class Point:
         element, align = storage_type(dtype), max(dtype.size, 1)
         address = self._address(buffer, access)
         step = self._step(access)
-        if (buffer, access) in self.ahead and step == 1:
-            self._ask_for(address, self.ahead[buffer, access] * dtype.size, t.lanes * dtype.size)
+        if (buffer, access) in self.row.ahead and step == 1:
+            self._ask_for(address, self.row.ahead[buffer, access], dtype.size, is_written=False)
         if t.lanes == 1 or step == 0:
             lanes, t.lanes = t.lanes, 1
             scalar = t.put(f"load {element}, ptr {address}, align {align}")
@@ -183,10 +196,11 @@ class Point:
             value = t.put(f"icmp ne {t.type('i8')} {value}, {t.number(0, 'i8')}")
         return value
 
-    def _ask_for(self, address: str, away: int, size: int) -> None:
-        """Let the second cache have the lines of so many bytes that lie so many bytes away."""
-        for start in range(away, away + size, LINE):
-            self.text.prefetch(self.text.put(f"getelementptr i8, ptr {address}, i64 {start}"), 2)
+    def _ask_for(self, address: str, away: int, size: int, *, is_written: bool) -> None:
+        """Let the second cache have what lies so many elements from a vector."""
+        for start in range(away * size, (away + self.text.lanes) * size, LINE):
+            place = self.text.put(f"getelementptr i8, ptr {address}, i64 {start}")
+            self.text.prefetch(place, 2, is_written=is_written)
 
     def _gathered(self, element: str, align: int, addresses: str) -> str:
         t, whole = self.text, self.text.type(element)
@@ -206,6 +220,8 @@ class Point:
             value = t.put(f"zext {t.type('i1')} {value} to {t.type('i8')}")
         address = self._address(store.buffer, store.access)
         step = self._step(store.access)
+        if (store.buffer, store.access) in self.row.ahead and step == 1:
+            self._ask_for(address, self.row.ahead[store.buffer, store.access], dtype.size, is_written=True)
         if t.lanes == 1 or (step == 1 and self.mask is None):
             if store.buffer in self.past and t.lanes > 1:
                 hint = f"align {t.width * align}, !nontemporal !{{i32 1}}"

@@ -27,24 +27,30 @@ class Accumulator:
       slot: where its vector or vectors are kept.
       element: the type in which it is carried.
       dtype: of what is reduced.
+      width: elements that it keeps; what is added may have fewer, or more, of which halves are combined first.
     """
 
     item: Accumulate
     slot: str
     element: str
     dtype: DType
+    width: int
 
-    def reserved(self, size: int) -> list[str]:
-        """The room on the stack for so many elements, a whole number of vectors."""
-        return [_room(self.slot, size, self.element)]
+    def reserved(self) -> list[str]:
+        """The room on the stack."""
+        return [_room(self.slot, self.width, self.element)]
 
     def reset(self, t: Text) -> None:
         """Begin anew."""
+        t.lanes = self.width
         _put(t, self.neutral(t), self.element, self.slot)
 
     def add(self, t: Text, value: str) -> None:
         """Combine a value, as wide as it is carried, with what there is."""
+        lanes = t.lanes
+        value = t.halved(value, self.element, lambda a, b: self._combined(t, a, b), self.width)
         _put(t, self._combined(t, _kept(t, self.element, self.slot), value), self.element, self.slot)
+        t.lanes = lanes
 
     def add_product(self, t: Text, a: str, b: str) -> None:
         """Add a product of float64 to a sum, rounded once."""
@@ -88,9 +94,9 @@ class Accumulator:
             value = t.convert("fptrunc", value, "double", "float")
         return from_float(t, value, self.dtype)
 
-    def total(self, t: Text, lanes: int) -> str:
+    def total(self, t: Text) -> str:
         """The lanes combined by halves, as a scalar of the dtype of what is reduced."""
-        t.lanes = lanes
+        t.lanes = self.width
         held = _kept(t, self.element, self.slot)
         return self.narrowed(t, t.halved(held, self.element, lambda a, b: self._combined(t, a, b)))
 
@@ -109,33 +115,38 @@ class MarkedExtreme(Accumulator):
     def _bits(self) -> str:
         return "i64" if self.element == "double" else "i32"
 
-    def reserved(self, size: int) -> list[str]:
+    def reserved(self) -> list[str]:
         """Room for the marks too."""
-        return [_room(self.slot, size, self.element), _room(self.marks, size, self._bits)]
+        return [_room(self.slot, self.width, self.element), _room(self.marks, self.width, self._bits)]
 
     def reset(self, t: Text) -> None:
         """Begin anew."""
+        t.lanes = self.width
         _put(t, self.neutral(t), self.element, self.slot)
         _put(t, t.number(0, self._bits), self._bits, self.marks)
 
     def add(self, t: Text, value: str) -> None:
         """Combine a value with what there is, and its bits with the marks."""
-        bits = self._bits
-        _put(t, self._combined(t, _kept(t, self.element, self.slot), value), self.element, self.slot)
+        lanes, bits = t.lanes, self._bits
         size = t.convert("bitcast", t.call("fabs", self.element, value), self.element, bits)
+        value = t.halved(value, self.element, lambda a, b: self._combined(t, a, b), self.width)
+        _put(t, self._combined(t, _kept(t, self.element, self.slot), value), self.element, self.slot)
+        t.lanes = lanes
+        size = t.halved(size, bits, lambda a, b: t.call("smax", bits, a, b), self.width)
         _put(t, t.call("smax", bits, _kept(t, bits, self.marks), size), bits, self.marks)
+        t.lanes = lanes
 
     def _combined(self, t: Text, a: str, b: str) -> str:
         """The extreme of two floats; the second one if there is NaN."""
         relation = "ogt" if self.item.op == "max" else "olt"
         return t.select(t.put(f"fcmp {relation} {t.type(self.element)} {a}, {b}"), a, b, self.element)
 
-    def total(self, t: Text, lanes: int) -> str:
+    def total(self, t: Text) -> str:
         """The extreme of all lanes, or NaN where the marks tell of one."""
-        t.lanes, bits = lanes, self._bits
+        t.lanes, bits = self.width, self._bits
         held = _kept(t, self.element, self.slot)
         value = t.halved(held, self.element, lambda a, b: self._combined(t, a, b))
-        t.lanes = lanes
+        t.lanes = self.width
         largest = t.halved(_kept(t, bits, self.marks), bits, lambda a, b: t.call("smax", bits, a, b))
         unordered = t.put(f"icmp sgt {bits} {largest}, {INFINITE[bits]}")
         value = t.select(unordered, t.convert("bitcast", largest, bits, self.element), value, self.element)
@@ -158,18 +169,19 @@ def _put(t: Text, value: str, element: str, slot: str) -> None:
     t.line(f"store {t.type(element)} {value}, ptr {slot}")
 
 
-def start_accumulator(t: Text, item: Accumulate, *, of_row: bool) -> Accumulator:
+def start_accumulator(t: Text, item: Accumulate, width: int, *, of_row: bool) -> Accumulator:
     """An accumulator for a reduction, for which there is no room yet.
 
     Args:
       t: what is written to.
       item: what is reduced, and how.
+      width: elements to keep.
       of_row: it is for one row, where something may be kept beside it: that takes less time, and room.
     """
     dtype = item.value.dtype
     if not dtype.is_floating:
-        return Accumulator(item, t.name(), compute_type(dtype), dtype)
+        return Accumulator(item, t.name(), compute_type(dtype), dtype, width)
     element = "double" if item.op == "sum" or dtype.name == "float64" else "float"
     if of_row and item.op in ("max", "min"):
-        return MarkedExtreme(item, t.name(), element, dtype, t.name())
-    return Accumulator(item, t.name(), element, dtype)
+        return MarkedExtreme(item, t.name(), element, dtype, width, t.name())
+    return Accumulator(item, t.name(), element, dtype, width)

@@ -10,12 +10,11 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from headrace.loops.ir import Access, Buffer, Loop, Region, Role, Store, in_order
 from headrace_cpu.llvm.text import Text
 
-__all__ = ["LINE", "ReadAhead", "read_ahead", "streamed_buffers", "write_fence"]
+__all__ = ["LINE", "Ahead", "next_lines", "next_rows", "streamed_buffers", "write_fence"]
 
 LINE = 64
 """Bytes of a line of the cache."""
@@ -23,6 +22,8 @@ LARGE = 32 << 20
 """Bytes of a result of which the caches keep little until it is read again."""
 FAR = 1 << 20
 """Bytes of an operand of which the second cache does not keep all."""
+AHEAD = 6 << 10
+"""Bytes to ask for a line ahead: memory takes some 100 ns, in which a thread goes through a tenth of them."""
 
 
 def streamed_buffers(region: Region, lanes: int) -> frozenset[int]:
@@ -45,39 +46,66 @@ def streamed_buffers(region: Region, lanes: int) -> frozenset[int]:
     return frozenset(large)
 
 
-@dataclass(frozen=True, slots=True)
-class ReadAhead:
-    """Where a region asks for the next row of what the second cache does not keep.
-
-    Attributes:
-      loop: the number of the loop that does: one that reads the same row again.
-      loads: buffer and place of each load that asks, with how many elements the next row is away.
-    """
-
-    loop: int = 0
-    loads: frozenset[tuple[tuple[int, Access], int]] = frozenset()
+Ahead = frozenset[tuple[tuple[int, Access], int]]
+"""Buffer and place of each load of a loop that asks for what comes later, with how many elements that is away."""
 
 
-def read_ahead(region: Region) -> ReadAhead:
-    """What to read ahead.
+def next_rows(region: Region) -> tuple[Ahead, ...]:
+    """For each loop of a region what it asks for of the next row, if its rows are computed one after the other.
+
+    A loop does that for what the second cache does not keep and it reads again, having it already.
 
     Args:
       region: what is printed.
     """
-    if len(region.outer) != 1 or not _is_wanted():
-        return ReadAhead()
+    found: list[Ahead] = []
     first: set[tuple[int, Access]] = set()
-    for number, loop in enumerate(region.loops):
-        loads = {expr.payload for expr in in_order(loop.values) if expr.op == "load"} if loop.axes else set()
+    for loop in region.loops:
+        loads = _loads(loop)
         again = {
             ((buffer, access), access.coefficient(0))
             for buffer, access in loads & first
             if access.coefficient(0) and _is_large(region.buffers[buffer], "in", FAR)
         }
-        if again:
-            return ReadAhead(number, frozenset(again))
+        is_first = len(region.outer) == 1 and _is_wanted() and not any(found)
+        found.append(frozenset(again) if is_first else frozenset())
         first |= loads
-    return ReadAhead()
+    return tuple(found)
+
+
+def next_lines(region: Region, streamed: frozenset[int]) -> tuple[Ahead, ...]:
+    """For each loop of a region what it asks for of the same memory, if loops run side by side.
+
+    A loop does that for what it is the first one to read, since others have no time to wait for it, and for what it
+    writes into caches, which must have a line before it is written to.
+
+    Args:
+      region: what is printed.
+      streamed: buffers that are written past the caches.
+    """
+    found: list[Ahead] = []
+    known: set[tuple[int, Access]] = set()
+    for loop in region.loops:
+        loads = _loads(loop) - known
+        stores = {(store.buffer, store.access) for store in loop.stores if loop.axes and store.buffer not in streamed}
+        found.append(
+            frozenset((place, AHEAD // _size(region, place)) for place in loads | stores if _is_far(region, place))
+        )
+        known |= loads
+    return tuple(found)
+
+
+def _size(region: Region, place: tuple[int, Access]) -> int:
+    return region.buffers[place[0]].dtype.size
+
+
+def _is_far(region: Region, place: tuple[int, Access]) -> bool:
+    buffer = region.buffers[place[0]]
+    return buffer.role != "row" and _is_large(buffer, buffer.role, FAR) and _is_wanted()
+
+
+def _loads(loop: Loop) -> set[tuple[int, Access]]:
+    return {expr.payload for expr in in_order(loop.values) if expr.op == "load"} if loop.axes else set()
 
 
 def _is_wanted() -> bool:
