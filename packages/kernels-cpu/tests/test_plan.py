@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
+from headrace_cpu.onednn import onednn
 
 CPU = hr.config(backend="cpu")
 Step = Callable[..., Any]
@@ -408,3 +409,36 @@ def test_a_forked_process_has_one_thread_even_if_it_asks_for_more() -> None:
         signal.alarm(10)  # where it would wait for threads of its parent
         os._exit(0 if compute() == wanted else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def images_step(threads: int) -> hr.Session:
+    """A network for images whose layers are larger than caches."""
+    rng = np.random.default_rng(0)
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [4, 112, 112, 32], name="x")
+        y = x
+        for _ in range(2):
+            kernel = hr.constant(rng.standard_normal((3, 3, 32, 32)).astype(np.float32) * 0.1)
+            y = hr.nn.relu(hr.nn.conv2d(y, kernel)) + y
+        hr.mean(hr.nn.max_pool2d(y, 4, 4), axis=(1, 2), name="y")
+    return hr.Session(graph, config=hr.config(backend="cpu", threads=threads))
+
+
+@pytest.mark.skipif(onednn() is None, reason="without oneDNN nothing is computed slice by slice")
+@pytest.mark.parametrize("threads", [1, 2])
+def test_large_batches_are_computed_slice_by_slice_in_less_memory(
+    threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = np.random.default_rng(1).standard_normal((4, 112, 112, 32), np.float32)
+    found = []
+    for setting in ("on", "off"):
+        monkeypatch.setenv("HEADRACE_BATCH_SLICES", setting)
+        trace = hr.Trace()
+        with images_step(threads) as session:
+            y = session.run("y:0", {"x:0": x}, trace=trace)
+        convolutions = sum("Conv2D" in record.type for step in trace.steps for record in step.op_records())
+        found.append((y, convolutions, max(step.arena_bytes for step in trace.steps)))
+    (sliced, many, small), (whole, few, large) = found
+    np.testing.assert_allclose(sliced, whole, rtol=1e-5)
+    assert (many, few) == (4, 2)
+    assert small < 0.8 * large

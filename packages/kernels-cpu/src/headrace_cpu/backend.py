@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from headrace import Graph, config
 from headrace.interfaces import INTERFACE_VERSION, Functions, Resources
-from headrace.passes import draws, sparse_rows
+from headrace.passes import batch_slices, draws, sparse_rows
 from headrace.plan import Program, available_threads
 
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ class CpuBackend:
             library.use_threads(library_threads)
         for name, prepare in (("HEADRACE_NATIVE_DRAWS", draws), ("HEADRACE_NATIVE_ROWS", sparse_rows)):
             segment = segment if os.environ.get(name) == "off" else prepare(segment)
+        if library is not None and os.environ.get("HEADRACE_BATCH_SLICES") != "off":
+            segment = batch_slices(segment, library_threads)
         program = separated(Program.of(segment, resources, functions))
         choose = functools.partial(primitive_call, threads=library_threads)
         nesting = Nesting(functions, resources, choose)

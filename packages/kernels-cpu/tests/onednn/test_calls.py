@@ -36,6 +36,39 @@ def calls(graph: hr.Graph, op_type: str) -> list[Any]:
     return [library_call(Request.of(op)) for op in graph.operations if op.type == op_type]
 
 
+def test_a_constant_is_brought_into_a_layout_once() -> None:
+    """Slices of a batch have the same weights: one copy of them lies in memory, and in the caches."""
+    kernel = np.ones((3, 3, 64, 64), np.float32)
+    images = [np.zeros((2, 14, 14, 64), np.float32) for _ in range(2)]
+    graph, inputs, _ = graph_of(lambda *x: [hr.nn.conv2d(one, hr.constant(kernel)) for one in x], images)
+    convolutions = [op for op in graph.operations if op.type == "Conv2D"]
+    one, again = (library_call(Request.of(op, (None, kernel))) for op in convolutions)
+    other = library_call(Request.of(convolutions[0], (None, kernel + 1)))
+    assert one is not None
+    assert again is not None
+    assert other is not None
+    assert len(inputs) == len(convolutions) == 2
+    assert len(one.constants) == 1
+    assert again.constants[0] is one.constants[0]
+    assert other.constants[0] is not one.constants[0]
+    assert (other.constants[0].view(np.float32) == 2).all()
+
+
+def test_copies_of_constants_end_with_them() -> None:
+    library = onednn()
+    assert library is not None
+    images = np.zeros((2, 14, 14, 64), np.float32)
+    graph, _, _ = graph_of(lambda x: hr.nn.conv2d(x, hr.ones([3, 3, 64, 64])), [images])
+    kernel = np.ones((3, 3, 64, 64), np.float32)
+    call = library_call(Request.of(next(op for op in graph.operations if op.type == "Conv2D"), (None, kernel)))
+    assert call is not None
+    key = id(kernel)
+    assert key in library._copies
+    del call, kernel
+    gc.collect()
+    assert key not in library._copies
+
+
 def compared(build: Build, *arrays: Array, options: Any = None, tolerance: float = 4e-6, threads: int = 2) -> None:
     """Compare all outputs with the NumPy backend, relative to the largest element of each."""
     graph, inputs, outputs = graph_of(build, arrays)

@@ -98,6 +98,7 @@ class OneDnn:
         self.engine = engine
         self._lock = threading.Lock()
         self._plain: weakref.WeakValueDictionary[tuple[Any, ...], Descriptor] = weakref.WeakValueDictionary()
+        self._copies: dict[int, tuple[weakref.ref[Array], list[tuple[Descriptor, weakref.ref[Array]]]]] = {}
         self._usual = self.attributes(())
 
     def use_threads(self, threads: int) -> None:
@@ -265,7 +266,31 @@ class OneDnn:
         return self.working(self._description(made), ((SRC, place, source), (DST, goal, target), *extra), memory)
 
     def copied(self, value: Array, source: Descriptor, target: Descriptor) -> Array:
-        """An array of bytes that holds a value in another layout, made now."""
+        """An array of bytes that holds a value in another layout: one that somebody still has, or made now.
+
+        Args:
+          value: what nobody changes.
+          source: its layout.
+          target: the other layout.
+        """
+        copies = self._copies_of(value)
+        for layout, copy in copies:
+            held = copy()
+            if held is not None and self.same(layout, target):
+                return held
+        result = self._copied(value, source, target)
+        entry = target, weakref.ref(result, lambda _: copies.remove(entry))
+        copies.append(entry)
+        return result
+
+    def _copies_of(self, value: Array) -> list[tuple[Descriptor, weakref.ref[Array]]]:
+        """The copies of an array, by its id, as long as it is there."""
+        key = id(value)
+        if key not in self._copies:
+            self._copies[key] = weakref.ref(value, lambda _: self._copies.pop(key, None)), []
+        return self._copies[key][1]
+
+    def _copied(self, value: Array, source: Descriptor, target: Descriptor) -> Array:
         result = np.zeros(target.size, np.uint8)
         arrays = [value, result]
 
