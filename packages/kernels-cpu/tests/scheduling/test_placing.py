@@ -273,6 +273,47 @@ def test_parts_that_are_stacked_beside_what_is_no_product_are_written() -> None:
     compared(build, normal(128, 128), normal(128, 128))
 
 
+KERNELS = [normal(3, 3, 16, 16), normal(1, 1, 16, 16) * 2]
+
+
+@pytest.mark.parametrize("biased", [False, True])
+def test_convolutions_read_and_write_some_images_of_a_batch_in_place(biased: bool) -> None:
+    def build(x: hr.Tensor) -> hr.Tensor:
+        parts = []
+        for half in hr.split(x, 2, axis=0):
+            y = hr.nn.conv2d(half, hr.constant(KERNELS[0]))
+            parts.append(hr.nn.conv2d(y, hr.constant(KERNELS[1])) + (y if biased else hr.ones([16])))
+        return hr.tanh(hr.concat(parts, 0) * 0.01)
+
+    assert written(build, normal(4, 12, 12, 16)) == []
+    compared(build, normal(4, 12, 12, 16))
+
+
+@pytest.mark.parametrize("axis", [1, 2])
+def test_convolutions_of_parts_of_images_copy_these(axis: int) -> None:
+    def build(x: hr.Tensor) -> hr.Tensor:
+        return hr.concat([hr.nn.conv2d(half, hr.constant(KERNELS[0])) for half in hr.split(x, 2, axis=axis)], axis)
+
+    assert sorted(written(build, normal(4, 12, 12, 16))) == ["ConcatV2", "Split"]
+    compared(build, normal(4, 12, 12, 16))
+
+
+def test_convolutions_of_one_channel_after_the_other_copy_them() -> None:
+    def build(x: hr.Tensor) -> hr.Tensor:
+        return hr.nn.conv2d(hr.permute_dims(x, (0, 2, 3, 1)), hr.constant(KERNELS[0]))
+
+    assert written(build, normal(4, 16, 12, 12)) == ["Transpose"]
+    compared(build, normal(4, 16, 12, 12))
+
+
+def test_filters_that_are_made_by_moving_are_copied() -> None:
+    def build(x: hr.Tensor, kernel: hr.Tensor) -> hr.Tensor:
+        return hr.nn.conv2d(x, hr.permute_dims(kernel, (2, 3, 0, 1)))
+
+    assert written(build, normal(2, 12, 12, 16), normal(16, 16, 3, 3)) == ["Transpose"]
+    compared(build, normal(2, 12, 12, 16), normal(16, 16, 3, 3))
+
+
 def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADRACE_VIEWS", "off")
     assert written(attention(8, 4), normal(1024, 768)) == ["Split"] + ["Transpose"] * 4

@@ -9,7 +9,7 @@ is saved. Results are the same; of their bits, only libraries may decide otherwi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -96,7 +96,7 @@ class _Sliced:
       batch: the number of images.
       size: how many of them are a slice.
       operations: what is sliced, in order.
-      later: what needs these as a whole, or waits for something that does.
+      later: what needs these as a whole, or waits for something that does, in order.
     """
 
     batch: int
@@ -112,12 +112,26 @@ class _Sliced:
     def spread(self, graph: Graph) -> None:
         """Follow the images from the first convolutions on, as far as it pays."""
         awaited = {item for op in graph.operations for item in op.control_inputs}
+        self._divide(graph, lambda op: op not in awaited and self._takes(op))
+        for op in reversed(list(self.operations)):
+            if op.type in _ELEMENTWISE and self._only_leaves(op):
+                del self.operations[op]  # what its operand becomes as a whole is joined where that is written
+        taken = set(self.operations)
+        self._divide(graph, taken.__contains__)
+
+    def _divide(self, graph: Graph, takes: Callable[[Operation], bool]) -> None:
+        """Find what is sliced, and what comes later."""
+        self.operations, self.later = {}, {}
         for op in graph.operations:
             before = {*(tensor.op for tensor in op.inputs), *op.control_inputs}
-            if before.isdisjoint(self.later) and op not in awaited and self._takes(op):
+            if before.isdisjoint(self.later) and takes(op):
                 self.operations[op] = None
             elif not (before.isdisjoint(self.operations) and before.isdisjoint(self.later)):
                 self.later[op] = None
+
+    def _only_leaves(self, op: Operation) -> bool:
+        """True for a function of one value of slices that no slice reads; libraries add to results while they write."""
+        return len(op.inputs) == 1 and not any(op.outputs[0] in other.inputs for other in self.operations)
 
     def _takes(self, op: Operation) -> bool:
         fits = op.type in _WINDOWS | _ELEMENTWISE and is_pure(op) and len(op.outputs) == 1

@@ -74,7 +74,7 @@ class Request:
       packed: the second factor of a product lies in memory in the layout that the product likes best.
       onto: how many times what the memory of the result holds before is added to it, for an epilogue with that.
       places: for each input, then the first output, how it lies in the memory that its pointer stands for, or None
-        where it has that for itself. Only products have such; empty where all have it for themselves.
+        where it has that for itself. Only products and convolutions have such; empty where all have it for themselves.
     """
 
     op: Operation

@@ -15,6 +15,7 @@ from headrace.types import DType, bfloat16, float32
 from headrace_cpu.onednn import capi
 from headrace_cpu.onednn.calls import CallWriter, computed_as, makes_calls, row_major
 from headrace_cpu.onednn.capi import Descriptor, OneDnn
+from headrace_cpu.onednn.views import View
 
 __all__ = ["padding_of"]
 
@@ -56,8 +57,9 @@ class _Images:
         order = range(len(shape)) if data_format.startswith("NC") else [0, len(shape) - 1, *range(1, len(shape) - 1)]
         return cls(tuple(shape[axis] for axis in order), tuple(steps[axis] for axis in order))
 
-    def layout(self, library: OneDnn, dtype: DType) -> Descriptor:
-        return library.strided(self.shape, dtype, self.strides)
+    def layout(self, library: OneDnn, dtype: DType, place: View | None = None) -> Descriptor:
+        """Their layout where they lie by themselves, or in a larger memory."""
+        return library.strided(self.shape, dtype, self.strides, place.offset if place else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +158,12 @@ def _convolve(call: CallWriter, kind: str, *, depthwise: bool) -> bool:
     if kind == BY_FILTERS and widened and not depthwise and form.images.shape[1] < FEW_CHANNELS:
         return False
     library = call.library
+    views = call.request.places or (None, None, None)
+    if views[1] is not None or not all(map(_is_whole, views)):
+        return False
     images, output = (
-        side.layout(library, dtypes[place]) for side, place in ((form.images, places[0]), (form.output, places[2]))
+        side.layout(library, dtypes[place], view)
+        for side, place, view in ((form.images, places[0], views[0]), (form.output, places[2], views[2]))
     )
     hint = None
     if kind != FORWARD:
@@ -193,6 +199,11 @@ def _convolve(call: CallWriter, kind: str, *, depthwise: bool) -> bool:
     else:
         run(call.reordered(places[1], plain, chosen))
     return True
+
+
+def _is_whole(place: View | None) -> bool:
+    """True for images that follow each other in memory without gaps."""
+    return place is None or place.strides == View.whole(place.sizes).strides
 
 
 @makes_calls("Conv2D", "Conv3D")

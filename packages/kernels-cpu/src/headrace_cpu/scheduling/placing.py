@@ -2,7 +2,8 @@
 
 Attention splits and transposes what a product gave, multiplies the parts, and transposes and joins what comes out.
 Libraries take any strides, so none of that has to be written: the factors are views of the memory at the beginning of
-such a chain, the results views of that at its end. `HEADRACE_VIEWS=off` writes it all.
+such a chain, the results views of that at its end. Convolutions find some images of a batch in the same way.
+`HEADRACE_VIEWS=off` writes it all.
 
 A chain is left out only if nothing else reads what lies on it, for then all of it goes. What is read is not kept much
 longer for it: it may be at most twice as large as the factors that are views of it, unless the step keeps it anyway.
@@ -28,8 +29,8 @@ from headrace_cpu.scheduling.values import VIEWS, byte_count, is_native
 
 __all__ = ["place"]
 
-PRODUCTS = frozenset({"BatchMatMul", "BatchMatMulV2", "MatMul"})
-"""Types whose factors and results a library finds anywhere."""
+PRODUCTS = frozenset({"BatchMatMul", "BatchMatMulV2", "Conv2D", "MatMul"})
+"""Types whose factors and results a library finds anywhere, of convolutions images that follow each other."""
 
 Factor = tuple[int, int]
 """A factor of a product: the line where that runs, and which of its inputs."""
