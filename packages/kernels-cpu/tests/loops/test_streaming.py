@@ -134,6 +134,16 @@ def test_loops_side_by_side_ask_for_what_they_read_first_and_what_they_write(mon
     assert "@llvm.prefetch.p0" not in print_region(region, LANES).body
 
 
+@pytest.mark.parametrize(("name", "asks"), [("tanh", True), ("erf", True), ("exp", False), ("sqrt", False)])
+def test_what_takes_long_asks_for_the_next_lines(name: str, asks: bool) -> None:
+    x = Value("input", float32, (1 << 20,), (), "x")
+    (lowered,) = lower("test", (1 << 20,), (), {}, [Output("y", map_values(name, x))])
+    assert ("@llvm.prefetch.p0" in print_region(lowered.region, LANES).body) is asks
+    small = Value("input", float32, (1 << 10,), (), "x")
+    (lowered,) = lower("test", (1 << 10,), (), {}, [Output("y", map_values(name, small))])
+    assert "@llvm.prefetch.p0" not in print_region(lowered.region, LANES).body
+
+
 def test_what_caches_hold_and_what_is_read_once_is_not_read_ahead() -> None:
     small, large = normalized((64, 64))[0], doubled((4096, 4096))[0]
     assert not any(next_rows(small))

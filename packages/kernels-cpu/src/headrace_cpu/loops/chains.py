@@ -16,7 +16,7 @@ from headrace.loops.ir import Accumulate, Expr, Loop, Region, in_order
 from headrace.types import float32, float64
 from headrace_cpu.loops.vector_math import FUNCTIONS
 
-__all__ = ["points_together", "registers_together", "sums_apart"]
+__all__ = ["is_slow", "points_together", "registers_together", "sums_apart"]
 
 REGISTERS = 8
 """Registers of float32 whose functions are computed together: what they need in between still stays near."""
@@ -49,6 +49,19 @@ def registers_together(loop: Loop, lanes: int) -> int:
     while count * lanes > loop.axes[-1].extent and count > 1:
         count //= 2
     return count
+
+
+def is_slow(region: Region) -> bool:
+    """True for one loop in which functions take so long that it comes to new memory too seldom to be foreseen.
+
+    Processors read ahead what is read line by line, unless the next lines are some hundred instructions away. One
+    exponential function does not take so long.
+
+    Args:
+      region: what is printed.
+    """
+    exprs = in_order([value for loop in region.loops for value in loop.values])
+    return len(region.loops) == 1 and any(expr.op in FUNCTION_NAMES - {"exp"} for expr in exprs)
 
 
 def sums_apart(region: Region, streamed: frozenset[int]) -> Region:

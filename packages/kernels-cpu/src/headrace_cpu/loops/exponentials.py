@@ -205,17 +205,14 @@ def sigmoid(t: Text, x: str, element: str) -> str:
     return t.two("fdiv", above, t.two("fadd", decay, t.number(1.0, element), element), element)
 
 
-def _decay(t: Text, x: str, element: str) -> str:
-    """exp(-|x|) with the sign of x."""
-    size = t.put(f"fneg {t.type(element)} {t.call('fabs', element, x)}")
-    return t.call("copysign", element, exp(t, size, element, closer=True), x)
+def sigmoid_of_single(t: Text, x: str, element: str) -> str:
+    """The quotient q of `sigmoid`, a / (1 + e), of which a - q - q e is left: a - q is exact, q being a / 2 or more.
 
-
-def _share(t: Text, signed: str, element: str) -> str:
-    """The quotient q of `sigmoid`, a / (1 + e), of which a - q - q e is left; a - q is exact, as q is a / 2 or more."""
-    whole, decay = t.type(element), t.call("fabs", element, signed)
-    bits = t.convert("bitcast", signed, element, "i32")
-    below = t.put(f"icmp slt {t.type('i32')} {bits}, {t.number(0, 'i32')}")
+    1.5 ulp.
+    """
+    whole = t.type(element)
+    decay = exp(t, t.put(f"fneg {whole} {t.call('fabs', element, x)}"), element, closer=True)
+    below = t.put(f"icmp slt {t.type('i32')} {t.convert('bitcast', x, element, 'i32')}, {t.number(0, 'i32')}")
     a = t.select(below, decay, t.number(1.0, element), element)
 
     def left(q: str) -> str:
@@ -224,41 +221,30 @@ def _share(t: Text, signed: str, element: str) -> str:
     return _quotient(t, a, t.two("fadd", decay, t.number(1.0, element), element), left, element)
 
 
-def _lost(t: Text, x: str, element: str) -> str:
-    """1 - exp(-2 |x|) with the sign of x.
+def tanh_of_single(t: Text, x: str, element: str) -> str:
+    """tanh(|x|) = a / (2 - a) for a = 1 - exp(-2 |x|), with the sign of x.
 
-    With exp(-2 |x|) = 2**n exp(-2 r) it is (1 - 2**n) + 2**n (1 - exp(-2 r)), so that small x lose no digits.
+    Of a quotient q a - 2 q + q a is left, of which a - 2 q is exact, since q is between a / 2 and a. 1.9 ulp.
     """
-    size = clamped(t, t.call("fabs", element, x), element, high=10.0)
+    a = _lost(t, t.call("fabs", element, x), element)
+
+    def left(q: str) -> str:
+        return t.fma(q, a, t.fma(q, t.number(-2.0, element), a, element), element)
+
+    divisor = t.two("fsub", t.number(2.0, element), a, element)
+    return t.call("copysign", element, _quotient(t, a, divisor, left, element), x)
+
+
+def _lost(t: Text, size: str, element: str) -> str:
+    """1 - exp(-2 x) of x >= 0.
+
+    With exp(-2 x) = 2**n exp(-2 r) it is (1 - 2**n) + 2**n (1 - exp(-2 r)), so that small x lose no digits.
+    """
+    size = clamped(t, size, element, high=10.0)
     shifted, n = _nearest(t, size, -2 * LOG2E, element)
     r = _reduced(t, size, n, element, -0.5)
     square = t.two("fmul", r, r, element)
     tail = [-((-2.0) ** k) * coefficient for k, coefficient in enumerate(EXPM1_TAIL, 2)]
     small = t.fma(square, by_pairs(t, r, square, tail, element), t.two("fadd", r, r, element), element)
     power = _power_of_two(t, t.convert("bitcast", shifted, element, "i32"), element)
-    large = t.two("fsub", t.number(1.0, element), power, element)
-    return t.call("copysign", element, t.fma(power, small, large, element), x)
-
-
-def _of_lost(t: Text, signed: str, element: str) -> str:
-    """tanh(|x|) = a / (2 - a) for a = 1 - exp(-2 |x|), with the sign.
-
-    Of a quotient q a - 2 q + q a is left, of which a - 2 q is exact, since q is between a / 2 and a.
-    """
-    a = t.call("fabs", element, signed)
-
-    def left(q: str) -> str:
-        return t.fma(q, a, t.fma(q, t.number(-2.0, element), a, element), element)
-
-    divisor = t.two("fsub", t.number(2.0, element), a, element)
-    return t.call("copysign", element, _quotient(t, a, divisor, left, element), signed)
-
-
-def sigmoid_of_single(t: Text, x: str, element: str) -> str:
-    """1.5 ulp."""
-    return _share(t, _decay(t, x, element), element)
-
-
-def tanh_of_single(t: Text, x: str, element: str) -> str:
-    """1.9 ulp."""
-    return _of_lost(t, _lost(t, x, element), element)
+    return t.fma(power, small, t.two("fsub", t.number(1.0, element), power, element), element)

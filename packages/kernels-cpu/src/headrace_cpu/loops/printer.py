@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from headrace.loops.ir import Region, form_of
 from headrace_cpu.llvm.text import Text
-from headrace_cpu.loops.chains import points_together, sums_apart
+from headrace_cpu.loops.chains import is_slow, points_together, sums_apart
 from headrace_cpu.loops.loop_code import LoopCode
 from headrace_cpu.loops.pipelining import Pipeline, pipeline_of
 from headrace_cpu.loops.point import Point, Row
@@ -58,7 +58,7 @@ def print_region(region: Region, lanes: int) -> PrintedRegion:
     pipelined = next((form for form in (apart, region) if pipeline_of(form) is not None), None)
     region = pipelined or apart
     is_pipelined = pipelined is not None
-    ahead = next_lines(region, streamed) if is_pipelined else next_rows(region)
+    ahead = next_lines(region, streamed) if is_pipelined or is_slow(region) else next_rows(region)
     return _printed(_Form(form_of(region), region), lanes, streamed, ahead, is_pipelined)
 
 

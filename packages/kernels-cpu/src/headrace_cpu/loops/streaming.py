@@ -74,7 +74,7 @@ def next_rows(region: Region) -> tuple[Ahead, ...]:
 
 
 def next_lines(region: Region, streamed: frozenset[int]) -> tuple[Ahead, ...]:
-    """For each loop of a region what it asks for of the same memory, if loops run side by side.
+    """For each loop of a region what it asks for of the same memory, if loops run side by side, or take long.
 
     A loop does that for what it is the first one to read, since others have no time to wait for it, and for what it
     writes into caches, which must have a line before it is written to.
