@@ -1,8 +1,8 @@
 """Reductions: accumulators of a region, kept as vectors on the stack, and what is done with them.
 
 Sums of floats are carried in float64. Lanes are combined by halves, so the order depends on the region alone. The
-extreme of two floats is one instruction where it may forget NaN: of a long row the largest bits without sign are kept
-beside the extreme, and tell at its end whether there was one.
+extreme of two floats is one instruction where it may forget NaN: of a long row it is kept beside the extreme in which
+lanes there was none.
 """
 
 from __future__ import annotations
@@ -106,34 +106,34 @@ class MarkedExtreme(Accumulator):
     """The extreme of floats that forgets NaN.
 
     Attributes:
-      marks: where the largest bits are kept.
+      ordered: where it is kept for each lane that there was none.
     """
 
-    marks: str
-
-    @property
-    def _bits(self) -> str:
-        return "i64" if self.element == "double" else "i32"
+    ordered: str
 
     def reserved(self) -> list[str]:
         """Room for the marks too."""
-        return [_room(self.slot, self.width, self.element), _room(self.marks, self.width, self._bits)]
+        return [_room(self.slot, self.width, self.element), f"  {self.ordered} = alloca <{self.width} x i1>, align 64"]
 
     def reset(self, t: Text) -> None:
         """Begin anew."""
         t.lanes = self.width
         _put(t, self.neutral(t), self.element, self.slot)
-        _put(t, t.number(0, self._bits), self._bits, self.marks)
+        _put(t, t.number(1, "i1"), "i1", self.ordered)
 
     def add(self, t: Text, value: str) -> None:
-        """Combine a value with what there is, and its bits with the marks."""
-        lanes, bits = t.lanes, self._bits
-        size = t.convert("bitcast", t.call("fabs", self.element, value), self.element, bits)
+        """Combine a value with what there is, and note where it is NaN: of two registers in one comparison."""
+        lanes = t.lanes
+        halves = [value, value]
+        if lanes > self.width:
+            halves = [t.lanes_of(value, self.element, first, lanes // 2) for first in (0, lanes // 2)]
+            t.lanes = lanes // 2
+        ordered = t.put(f"fcmp ord {t.type(self.element)} {', '.join(halves)}")
+        ordered = t.halved(ordered, "i1", lambda a, b: t.two("and", a, b, "i1"), self.width)
+        _put(t, t.two("and", _kept(t, "i1", self.ordered), ordered, "i1"), "i1", self.ordered)
+        t.lanes = lanes
         value = t.halved(value, self.element, lambda a, b: self._combined(t, a, b), self.width)
         _put(t, self._combined(t, _kept(t, self.element, self.slot), value), self.element, self.slot)
-        t.lanes = lanes
-        size = t.halved(size, bits, lambda a, b: t.call("smax", bits, a, b), self.width)
-        _put(t, t.call("smax", bits, _kept(t, bits, self.marks), size), bits, self.marks)
         t.lanes = lanes
 
     def _combined(self, t: Text, a: str, b: str) -> str:
@@ -143,18 +143,12 @@ class MarkedExtreme(Accumulator):
 
     def total(self, t: Text) -> str:
         """The extreme of all lanes, or NaN where the marks tell of one."""
-        t.lanes, bits = self.width, self._bits
+        t.lanes = self.width
+        marks = t.put(f"bitcast {t.type('i1')} {_kept(t, 'i1', self.ordered)} to i{self.width}")
         held = _kept(t, self.element, self.slot)
         value = t.halved(held, self.element, lambda a, b: self._combined(t, a, b))
-        t.lanes = self.width
-        largest = t.halved(_kept(t, bits, self.marks), bits, lambda a, b: t.call("smax", bits, a, b))
-        unordered = t.put(f"icmp sgt {bits} {largest}, {INFINITE[bits]}")
-        value = t.select(unordered, t.convert("bitcast", largest, bits, self.element), value, self.element)
-        return self.narrowed(t, value)
-
-
-INFINITE = {"i32": 0x7F800000, "i64": 0x7FF0 << 48}
-"""The bits of infinity: above them is NaN."""
+        is_ordered = t.put(f"icmp eq i{self.width} {marks}, -1")
+        return self.narrowed(t, t.select(is_ordered, value, t.number(math.nan, self.element), self.element))
 
 
 def _room(slot: str, size: int, element: str) -> str:
