@@ -14,7 +14,7 @@ from headrace.types import bool as boolean
 from headrace_cpu.llvm.text import Text, compute_type, storage_type
 from headrace_cpu.loops.philox import write_blocks, write_words
 from headrace_cpu.loops.scalars import cast, computed, constant
-from headrace_cpu.loops.streaming import LINE
+from headrace_cpu.loops.streaming import AHEAD, LINE
 
 __all__ = ["Point", "Row"]
 
@@ -197,10 +197,11 @@ class Point:
         return value
 
     def _ask_for(self, address: str, away: int, size: int, *, is_written: bool) -> None:
-        """Let the second cache have what lies so many elements from a vector."""
+        """Let a cache have what lies so many elements from a vector: the first one the next lines, else the second."""
+        level = 3 if away * size <= AHEAD else 2
         for start in range(away * size, (away + self.text.lanes) * size, LINE):
             place = self.text.put(f"getelementptr i8, ptr {address}, i64 {start}")
-            self.text.prefetch(place, 2, is_written=is_written)
+            self.text.prefetch(place, level, is_written=is_written)
 
     def _gathered(self, element: str, align: int, addresses: str) -> str:
         t, whole = self.text, self.text.type(element)

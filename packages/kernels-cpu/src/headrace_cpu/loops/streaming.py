@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from headrace.loops.ir import Access, Buffer, Loop, Region, Role, Store, in_order
 from headrace_cpu.llvm.text import Text
 
-__all__ = ["LINE", "Ahead", "next_lines", "next_rows", "streamed_buffers", "write_fence"]
+__all__ = ["AHEAD", "LINE", "Ahead", "next_lines", "next_rows", "streamed_buffers", "write_fence"]
 
 LINE = 64
 """Bytes of a line of the cache."""
@@ -23,7 +23,7 @@ LARGE = 32 << 20
 FAR = 1 << 20
 """Bytes of an operand of which the second cache does not keep all."""
 AHEAD = 6 << 10
-"""Bytes to ask for a line ahead: memory takes some 100 ns, in which a thread goes through a tenth of them."""
+"""Bytes to ask for a line ahead: memory takes some 100 ns, about half of what a thread takes to get there."""
 
 
 def streamed_buffers(region: Region, lanes: int) -> frozenset[int]:
