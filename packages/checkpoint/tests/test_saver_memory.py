@@ -68,7 +68,7 @@ def test_T11_a_verified_restore_takes_no_more_than_the_new_values(tmp_path: Path
 
 def test_T11_asynchronous_saves_leave_nothing_behind(tmp_path: Path) -> None:
     state = Many()
-    threads = threading.active_count()
+    threads = set(threading.enumerate())
     levels = []
     gc.collect()
     tracemalloc.start()
@@ -85,5 +85,5 @@ def test_T11_asynchronous_saves_leave_nothing_behind(tmp_path: Path) -> None:
         tracemalloc.stop()
     assert levels[-1] - max(levels[:8]) < STATE // 20
     assert peak < 2.25 * STATE  # a variable that is updated while it is written gets other memory
-    assert threading.active_count() == threads
+    assert set(threading.enumerate()) <= threads  # those of tests before this one may end
     assert state.session.run(state.variables[0])[0] == 17

@@ -13,6 +13,7 @@ import pytest
 
 import headrace as hr
 from headrace.passes import batch_slices, optimize, prune
+from headrace.types import Shape
 
 slices = importlib.import_module("headrace.passes.batch_slices")
 RNG = np.random.default_rng(0)
@@ -140,15 +141,51 @@ def test_weights_that_are_larger_than_what_is_saved_end_it() -> None:
 
 
 @pytest.mark.usefixtures("small_caches")
-def test_names_of_the_user_may_be_those_of_slices() -> None:
+def test_what_the_user_has_named_keeps_its_name() -> None:
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [6, 12, 12, 3])
+        y = network(x)
+        first = next(op.name for op in graph.operations if op.type == "Conv2D")
+        z = hr.exp(hr.sum(y), name=f"{first}/slice0")
+    given = bounded(graph, [z], [x])
+    sliced = batch_slices(given, 2)
+    names = {op.name for op in sliced.operations}
+    whole = {
+        op.name for op in given.operations if op.type not in ("Conv2D", "MaxPool", "AvgPool", "Relu", "AddV2", "Mul")
+    }
+    assert sum(op.type == "Conv2D" for op in sliced.operations) == 9
+    assert whole <= names
+    assert {f"{first}/slice_{number}" for number in range(3)} <= names
+
+
+@pytest.mark.usefixtures("small_caches")
+def test_operands_of_unknown_size_are_not_sliced() -> None:
+    """They may turn out to be the same for each image, or to have one for each."""
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [6, 12, 12, 3])
+        other = hr.placeholder(hr.float32, [None, 12, 12, 8])
+        y = hr.nn.conv2d(x, weights(3, 3, 3, 8)) + other
+        y.set_shape(Shape([6, 12, 12, 8]))
+        y = hr.nn.max_pool2d(hr.nn.relu(y), 12, 12)
+        channels = hr.placeholder(hr.float32, [6, 12, 12, None])
+        z = hr.nn.conv2d(channels, weights(3, 3, 3, 8))
+        z.set_shape(Shape([6, 12, 12, 8]))
+    given = prune(
+        graph, [y, hr.nn.max_pool2d(z, 12, 12)], [], [x, other, channels], [x.shape, other.shape, channels.shape]
+    )
+    assert batch_slices(given) is given
+
+
+@pytest.mark.usefixtures("small_caches")
+def test_depthwise_convolutions_and_biases_are_sliced() -> None:
     def build(x: hr.Tensor) -> hr.Tensor:
-        with hr.name_scope("slice0"):
-            y = block(x, 8)
-        return hr.nn.max_pool2d(block(y, 8), 12, 12)
+        y = hr.nn.conv2d(x, weights(3, 3, 3, 8))
+        y = hr.nn.relu(hr.nn.depthwise_conv2d(y, weights(3, 3, 8, 1)) + weights(8))
+        return hr.nn.max_pool2d(y, 12, 12)
 
     types, results = both(build, 6, 2)
     assert_equal(results)
-    assert types["Conv2D"] == 6 * 3
+    assert types["Conv2D"] == types["DepthwiseConv2dNative"] == 3
 
 
 @pytest.mark.usefixtures("small_caches")

@@ -16,9 +16,16 @@ from headrace.loops.lowering import Output, lower
 from headrace.loops.value import Value, map_values
 from headrace.types import Array, DType, bfloat16, float16, float32, float64, int32
 from headrace_cpu.loops import pipelining
+from headrace_cpu.loops.chains import sums_apart
 from headrace_cpu.loops.pipelining import MANY, pipeline_of
 
-ROWS = MANY + 9
+THREADS = 4
+ROWS = THREADS * MANY + 9
+
+
+@pytest.fixture(autouse=True)
+def threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipelining, "available_threads", lambda: THREADS)
 
 
 def softmax(x: Value) -> Value:
@@ -143,14 +150,14 @@ def test_several_results_and_operands_and_numbers_of_rows(monkeypatch: pytest.Mo
     arrays |= {"y0": np.zeros(shape, np.float32), "y1": np.zeros(shape, np.float32), "y2": np.zeros(ROWS, np.float32)}
     staged, plain = both(monkeypatch, region, keys, arrays, cuts=(1, 100))
     assert_same_bits(staged, plain)
-    assert np.isfinite(staged["y2"]).sum() > MANY // 2
+    assert np.isfinite(staged["y2"]).sum() > ROWS // 2
 
 
 def test_rows_of_several_outer_axes(monkeypatch: pytest.MonkeyPatch) -> None:
-    shape = (3, MANY // 2, 130)
-    x = loops.transpose(given("x", (MANY // 2, 3, 130)), (1, 0, 2))
+    shape = (3, ROWS // 2, 130)
+    x = loops.transpose(given("x", (ROWS // 2, 3, 130)), (1, 0, 2))
     region, keys = region_of([softmax(x)], shape)
-    turned = np.ascontiguousarray(data((3 * (MANY // 2), 130)).reshape(MANY // 2, 3, 130))
+    turned = np.ascontiguousarray(data((3 * (ROWS // 2), 130)).reshape(ROWS // 2, 3, 130))
     assert_same_bits(*both(monkeypatch, region, keys, {"x": turned, "y0": np.zeros(shape, np.float32)}))
 
 
@@ -165,11 +172,61 @@ def test_the_interpreter_agrees() -> None:
     np.testing.assert_allclose(arrays["y0"], wanted["y0"], rtol=4e-7, atol=1e-44)
 
 
-@pytest.mark.parametrize(
-    ("shape", "why"), [((MANY - 1, 200), "few rows"), ((ROWS, 100), "short rows")], ids=["few rows", "short rows"]
-)
-def test_what_does_not_pay_is_not_pipelined(shape: tuple[int, int], why: str) -> None:
-    assert pipeline_of(region_of([softmax(given("x", shape))], shape)[0]) is None, why
+def test_any_and_all_are_kept_for_later_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    shape = (ROWS, 300)
+    x = given("x", shape)
+    positive = loops.any(x > 8.0, -1, keepdims=True)
+    shifted = x - loops.max(x, -1, keepdims=True)
+    y = map_values("exp", loops.where(positive, shifted * 2.0, shifted))
+    region, keys = region_of([y], shape)
+    staged, plain = both(monkeypatch, region, keys, {"x": data(shape), "y0": np.zeros(shape, np.float32)})
+    assert_same_bits(staged, plain)
+
+
+def plain_shape(rows: int, length: int) -> tuple[Region, list[str]]:
+    return region_of([softmax(given("x", (rows, length)))], (rows, length))
+
+
+def test_few_rows_or_short_ones_or_those_that_caches_do_not_hold_are_not_pipelined() -> None:
+    assert pipeline_of(plain_shape(THREADS * MANY, 128)[0]) is not None
+    assert pipeline_of(plain_shape(THREADS * MANY - 1, 128)[0]) is None
+    assert pipeline_of(plain_shape(ROWS, 127)[0]) is None
+    assert pipeline_of(plain_shape(ROWS, 1 << 16)[0]) is not None
+    assert pipeline_of(plain_shape(ROWS, (1 << 16) + 1)[0]) is None
+
+
+def test_powers_and_quotients_of_integers_and_much_code_are_not_pipelined() -> None:
+    shape = (ROWS, 200)
+    x, n = given("x", shape), given("n", shape, int32)
+    much = softmax(x)
+    for number in range(40):
+        much = much * float(number) + x
+    for y in (
+        softmax(map_values("pow", x, x)),
+        n - map_values("quot", n, loops.max(n, -1, keepdims=True)),
+        much,
+    ):
+        region, _ = region_of([y], shape)
+        assert len(region.loops) > 1
+        assert pipeline_of(region) is None
+
+
+def test_rows_that_do_not_lie_side_by_side_are_not_pipelined() -> None:
+    turned = loops.transpose(given("x", (200, ROWS)), (1, 0))
+    assert pipeline_of(region_of([softmax(turned)], (ROWS, 200))[0]) is None
+
+
+def test_long_rows_are_added_up_on_the_way_where_copies_would_not_fit() -> None:
+    """The printer then takes the form without a loop of its own for the sum; the results are the same."""
+    for length, loops_side_by_side in ((1000, 4), (12_000, 3)):
+        region, keys = plain_shape(ROWS, length)
+        x = np.random.default_rng(0).normal(size=(ROWS, length)).astype(np.float32)
+        y = np.zeros_like(x)
+        native(region)([{"x": x, "y0": y}[key] for key in keys])
+        e = np.exp((x - x.max(1, keepdims=True)).astype(np.float64))
+        np.testing.assert_allclose(y, e / e.sum(1, keepdims=True), rtol=4e-7)
+        form = next(form for form in (sums_apart(region, frozenset()), region) if pipeline_of(form) is not None)
+        assert len(form.loops) == loops_side_by_side
 
 
 def test_one_loop_is_no_pipeline() -> None:

@@ -6,10 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from regions import native
 from written import compiled
 
+from headrace import loops
 from headrace.loops.ir import REDUCTIONS, Accumulate, Expr
-from headrace.types import Array, DType, as_dtype
+from headrace.loops.lowering import Output, lower
+from headrace.loops.value import Value
+from headrace.types import Array, DType, as_dtype, float32
 from headrace.types import bool as boolean
 from headrace_cpu.llvm.text import Text, storage_type
 from headrace_cpu.loops.reductions import start_accumulator
@@ -101,6 +105,20 @@ def test_a_nan_of_any_sign_is_marked_among_infinities(op: str, place: int, sign:
     values = np.array([1.0, np.inf, -np.inf] * LANES).astype(dtype.array_type)
     values[place] = np.copysign(np.nan, sign)
     assert np.isnan(reduced(op, dtype, values, start=True, of_row=True).astype(np.float64))[0]
+
+
+@pytest.mark.parametrize("op", ["max", "min"])
+@pytest.mark.parametrize("place", [*range(0, 150, 7), 127, 128, 149])
+def test_a_nan_is_marked_wherever_several_registers_have_it(op: str, place: int) -> None:
+    """A comparison tells of two registers at once, and one more row is the rest of a row."""
+    x = Value("input", float32, (3, 150), (), "x")
+    (lowered,) = lower("test", (3, 150), (1,), {}, [Output("y", getattr(loops, op)(x, [1]))])
+    values = np.random.default_rng(0).normal(size=(3, 150)).astype(np.float32)
+    values[1, place] = np.nan
+    found = np.zeros(3, np.float32)
+    arrays = {"x": values, "y": found}
+    native(lowered.region)([arrays[str(key)] for key in lowered.keys])
+    np.testing.assert_array_equal(found, getattr(values, op)(axis=1))
 
 
 @pytest.mark.parametrize("op", ["max", "min"])

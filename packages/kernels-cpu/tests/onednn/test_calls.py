@@ -54,6 +54,19 @@ def test_a_constant_is_brought_into_a_layout_once() -> None:
     assert (other.constants[0].view(np.float32) == 2).all()
 
 
+def test_a_constant_that_is_read_in_two_ways_has_two_copies() -> None:
+    """A square matrix and the transposed one are brought into layouts that are alike, from other ones."""
+    rng = np.random.default_rng(0)
+    matrix, x = rng.standard_normal((2, 96, 96)).astype(np.float32)
+
+    def build(p: hr.Tensor) -> list[hr.Tensor]:
+        c = hr.constant(matrix)
+        return [hr.matmul(p, c), hr.matmul(p, c, transpose_b=True)]
+
+    for threads in (1, 2):
+        compared(build, x, threads=threads, tolerance=2e-5)
+
+
 def test_copies_of_constants_end_with_them() -> None:
     library = onednn()
     assert library is not None

@@ -50,7 +50,7 @@ def batch_slices(graph: Graph, multiple: int = 1) -> Graph:
 
     Args:
       graph: a bounded graph, optimised; it is not changed.
-      multiple: of which the number of images in a slice is one: that of the threads that share them.
+      multiple: each slice has so many images, or a multiple of it: one for each thread that computes them.
     Returns:
       `graph` itself where that does not pay, or where something has effects or waits.
 
@@ -135,7 +135,7 @@ class _Sliced:
 
     def _takes(self, op: Operation) -> bool:
         fits = op.type in _WINDOWS | _ELEMENTWISE and is_pure(op) and len(op.outputs) == 1
-        if not fits or _batch(op) != self.batch:
+        if not fits or _batch(op) != self.batch or not all(tensor.shape.is_fully_defined for tensor in op.inputs):
             return False
         data = self.data(op)
         shared = [tensor for tensor in op.inputs if tensor not in data]
@@ -179,7 +179,10 @@ def _moved(op: Operation) -> int:
 
 def _rewritten(graph: Graph, found: _Sliced) -> Graph:
     """First what does not need the slices, then these, then the rest."""
-    writer = _Writer(found, Graph(seed=graph.seed, extend=True, functions=graph.functions))
+    word = "slice"
+    while any(word in op.name for op in graph.operations):
+        word += "_"  # what the user has named keeps its name
+    writer = _Writer(found, word, Graph(seed=graph.seed, extend=True, functions=graph.functions))
     for op in graph.operations:
         if op not in found.operations and op not in found.later:
             writer.copy(op)
@@ -198,12 +201,14 @@ class _Writer:
 
     Attributes:
       found: what is sliced.
+      word: what the names of slices are made of.
       result: the graph.
       tensors, operations: what stands for those of the old graph.
       parts: for each tensor that is made in slices these.
     """
 
     found: _Sliced
+    word: str
     result: Graph
     tensors: dict[Tensor, Tensor] = field(default_factory=dict)
     operations: dict[Operation, Operation] = field(default_factory=dict)
@@ -225,23 +230,25 @@ class _Writer:
                 if tensor not in own:
                     own[tensor] = self._cut(tensor, number)
             inputs = [own[tensor] if tensor in data else self.tensors[tensor] for tensor in op.inputs]
-            (made,) = copy_op(op, inputs, self.result, prefix=f"slice{number}/", trusted=False).outputs
+            (made,) = copy_op(op, inputs, self.result, suffix=f"/{self.word}{number}", trusted=False).outputs
             own[op.outputs[0]] = made
             self.parts.setdefault(op.outputs[0], []).append(made)
 
     def _cut(self, tensor: Tensor, number: int) -> Tensor:
         shape = tensor.shape.as_tuple()
-        begin = self._constant(tensor, f"slice{number}/begin", [number * self.found.size, *[0] * (len(shape) - 1)])
-        size = self._constant(tensor, f"slice{number}/size", [self.found.size, *shape[1:]])
+        begin = self._constant(
+            tensor, f"{self.word}{number}/begin", [number * self.found.size, *[0] * (len(shape) - 1)]
+        )
+        size = self._constant(tensor, f"{self.word}{number}/size", [self.found.size, *shape[1:]])
         inputs = [self.tensors[tensor], begin, size]
-        return self._create(tensor, "Slice", inputs, {"T": tensor.dtype, "Index": int32}, f"slice{number}")
+        return self._create(tensor, "Slice", inputs, {"T": tensor.dtype, "Index": int32}, f"{self.word}{number}")
 
     def join(self, tensor: Tensor) -> None:
         """What is needed as a whole."""
         parts = self.parts[tensor]
-        inputs = [*parts, self._constant(tensor, "axis", 0)]
+        inputs = [*parts, self._constant(tensor, f"{self.word}s/axis", 0)]
         attrs = {"T": tensor.dtype, "N": len(parts), "Tidx": int32}
-        self.tensors[tensor] = self._create(tensor, "ConcatV2", inputs, attrs, "slices")
+        self.tensors[tensor] = self._create(tensor, "ConcatV2", inputs, attrs, f"{self.word}s")
 
     def _constant(self, tensor: Tensor, name: str, value: Sequence[int] | int) -> Tensor:
         return self._create(tensor, "Const", (), {"value": np.asarray(value, np.int32), "dtype": int32}, name)

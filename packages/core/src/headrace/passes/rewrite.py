@@ -54,6 +54,7 @@ def copy_op(
     attrs: Mapping[str, object] | None = None,
     *,
     prefix: str = "",
+    suffix: str = "",
     trusted: bool = True,
     may_not_run: bool = False,
 ) -> Operation:
@@ -61,7 +62,7 @@ def copy_op(
 
     The head of a loop is copied without its back edge; `close_loops` adds it when the whole loop is there.
 
-    `prefix`: what comes before its name there.
+    `prefix`, `suffix`: what comes before and after its name there.
     `trusted`: what was inferred for `op` from the values of its inputs holds for the new ones too.
     `may_not_run`: shapes that do not fit each other are an error only if it runs.
     """
@@ -73,7 +74,7 @@ def copy_op(
         op.type,
         inputs,
         attrs,
-        name=f"{prefix}{op.name}/",
+        name=f"{prefix}{op.name}{suffix}/",
         control_inputs=control_inputs,
         device=op.device,
         colocation=op.colocation,

@@ -198,7 +198,13 @@ class Text:
         self.line(f"call void @{name}({whole} {value}, ptr {place}, i32 {align}, {bits} {mask})")
 
     def prefetch(self, place: str, level: int, *, is_written: bool = False) -> None:
-        """Ask for the line of the cache at a place: 3 to have it in the first cache, 2 in the second one."""
+        """Ask for the line of the cache at a place, to read or to write it.
+
+        Args:
+          place: the pointer.
+          level: 3 to have it in the first cache, 2 in the second one.
+          is_written: no other processor then has it.
+        """
         self.functions["llvm.prefetch.p0"] = "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"
         self.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 {int(is_written)}, i32 {level}, i32 1)")
 

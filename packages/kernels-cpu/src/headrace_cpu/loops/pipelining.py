@@ -3,7 +3,8 @@
 Loops over a row that follow each other use one thing at a time: the first one waits for memory, the second one
 computes, the last one writes. So while the last loop goes along a row, the one before it goes along the next row and
 the first one along the row after that, vector by vector in one loop. Memory then is read and written all the time, the
-arithmetic of one row fills the gaps of another one, and totals have a whole row's time to be combined.
+arithmetic of one row fills the gaps of another one, and totals have a whole row's time to be combined. The bits are
+the same.
 `HEADRACE_PIPELINING=off` runs loops one after the other.
 """
 
@@ -16,16 +17,19 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from headrace.loops.ir import Access, Loop, Region, in_order
+from headrace.plan import available_threads
 
 __all__ = ["Made", "Pipeline", "Stage", "pipeline_of", "touched"]
 
 Made = tuple[Literal["local", "row"], int]
 """What a stage makes for others: a local or a row buffer, with its number."""
 
-MANY = 512
-"""Rows from which on it pays: threads have several each, and each computes some in vain at the beginning and end."""
-LONG, LONGEST = 128, 1 << 16
-"""Elements of a row from which on that pays, and up to which caches hold the rows that are under way."""
+MANY = 128
+"""Rows of each thread from which on it pays: each computes up to six in vain at the beginning and the end."""
+LONG = 128
+"""Elements of a row from which on that pays."""
+LARGEST = 1 << 18
+"""Bytes of a row up to which caches hold those that are under way, and stacks one that is written in vain."""
 NEAR = 512
 """Elements of a row up to which totals have the time of another row to be combined: of longer ones it is short."""
 SHORT = 64
@@ -91,11 +95,17 @@ def pipeline_of(region: Region) -> Pipeline | None:
     stages = _stages(region)
     exprs = in_order([value for loop in region.loops for value in loop.values])
     is_small = len(exprs) <= SHORT and not any(expr.op in CALLS | TRAPS for expr in exprs)
-    wanted = os.environ.get("HEADRACE_PIPELINING") != "off" and math.prod(region.outer) >= MANY and is_small
+    are_many = math.prod(region.outer) >= MANY * available_threads()
+    wanted = os.environ.get("HEADRACE_PIPELINING") != "off" and are_many and is_small
     if not wanted or len(stages) < 2 or not _are_alike(stages):
         return None
     axis = stages[0].loop.axes[0]
-    if not LONG <= axis.extent <= LONGEST or not all(_is_apart(region, stage, axis.number) for stage in stages):
+    widest = max(buffer.dtype.size for buffer in region.buffers)
+    if (
+        axis.extent < LONG
+        or axis.extent * widest > LARGEST
+        or not all(_is_apart(region, stage, axis.number) for stage in stages)
+    ):
         return None
     distance = 2 if axis.extent <= NEAR else 1
     timed = _timed(region, stages, distance)

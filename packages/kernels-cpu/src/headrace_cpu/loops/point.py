@@ -28,12 +28,14 @@ class Row:
       pointers: the register of each buffer.
       locals: for each local its scalar register.
       ahead: for each load or store that asks for what comes next how many elements that is away.
+      apart: buffers whose pointer need not lie in their memory, as long as what is read and written does.
     """
 
     index: dict[int, str]
     pointers: Sequence[str]
     locals: dict[int, str] = field(default_factory=dict)
     ahead: Mapping[tuple[int, Access], int] = field(default_factory=dict)
+    apart: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True)
@@ -154,8 +156,9 @@ class Point:
     def _address(self, buffer: int, access: Access) -> str:
         """The place of lane 0."""
         element = storage_type(self.buffers[buffer].dtype)
+        within = "" if buffer in self.row.apart else "inbounds "
         return self.text.put(
-            f"getelementptr inbounds {element}, ptr {self.row.pointers[buffer]}, i64 {self._offset(access)}"
+            f"getelementptr {within}{element}, ptr {self.row.pointers[buffer]}, i64 {self._offset(access)}"
         )
 
     def _offset(self, access: Access) -> str:
@@ -197,7 +200,7 @@ class Point:
         return value
 
     def _ask_for(self, address: str, away: int, size: int, *, is_written: bool) -> None:
-        """Let a cache have what lies so many elements from a vector: the first one the next lines, else the second."""
+        """Let a cache have what lies so many elements from a vector: the first one what is near, else the second."""
         level = 3 if away * size <= AHEAD else 2
         for start in range(away * size, (away + self.text.lanes) * size, LINE):
             place = self.text.put(f"getelementptr i8, ptr {address}, i64 {start}")

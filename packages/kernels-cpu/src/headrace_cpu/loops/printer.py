@@ -54,12 +54,18 @@ class _Form:
 def print_region(region: Region, lanes: int) -> PrintedRegion:
     """Print one region for vectors of that many lanes; layers of a network have many of one form."""
     streamed = streamed_buffers(region, lanes)
+    form, is_pipelined = _chosen(region, streamed)
+    ahead = next_lines(form, streamed) if is_pipelined or is_slow(form) else next_rows(form)
+    return _printed(_Form(form_of(form), form), lanes, streamed, ahead, is_pipelined)
+
+
+def _chosen(region: Region, streamed: frozenset[int]) -> tuple[Region, bool]:
+    """The form in which a region is printed, and whether its rows are pipelined: with sums apart where that goes."""
     apart = sums_apart(region, streamed)
-    pipelined = next((form for form in (apart, region) if pipeline_of(form) is not None), None)
-    region = pipelined or apart
-    is_pipelined = pipelined is not None
-    ahead = next_lines(region, streamed) if is_pipelined or is_slow(region) else next_rows(region)
-    return _printed(_Form(form_of(region), region), lanes, streamed, ahead, is_pipelined)
+    for form in (apart, region):
+        if pipeline_of(form) is not None:
+            return form, True
+    return apart, False
 
 
 @functools.lru_cache(KEPT_FORMS)
@@ -68,7 +74,7 @@ def _printed(
 ) -> PrintedRegion:
     text = Text(width=lanes)
     code = LoopCode(text, lanes, Point(text, item.region.buffers, Row({}, [])))
-    pipeline = pipeline_of(item.region) if is_pipelined else None
+    pipeline = pipeline_of(item.region) if is_pipelined else None  # regions of one form have equal ones
     _Printer(item.region, streamed, ahead, pipeline, text, code).write()
     return PrintedRegion("\n".join(text.lines) + "\n", text.functions)
 

@@ -42,8 +42,9 @@ class Accumulator:
 
     def reset(self, t: Text) -> None:
         """Begin anew."""
-        t.lanes = self.width
+        lanes, t.lanes = t.lanes, self.width
         _put(t, self.neutral(t), self.element, self.slot)
+        t.lanes = lanes
 
     def add(self, t: Text, value: str) -> None:
         """Combine a value, as wide as it is carried, with what there is."""
@@ -117,9 +118,10 @@ class MarkedExtreme(Accumulator):
 
     def reset(self, t: Text) -> None:
         """Begin anew."""
-        t.lanes = self.width
+        lanes, t.lanes = t.lanes, self.width
         _put(t, self.neutral(t), self.element, self.slot)
         _put(t, t.number(1, "i1"), "i1", self.ordered)
+        t.lanes = lanes
 
     def add(self, t: Text, value: str) -> None:
         """Combine a value with what there is, and note where it is NaN: of two registers in one comparison."""

@@ -101,7 +101,8 @@ class Stages:
                 pointers[buffer] = self._copy(number, stage, buffer)
             elif self.region.buffers[buffer].role == "out":
                 pointers[buffer] = self._written(has_row, index, buffer, access)
-        return Row(index, pointers, ahead=dict(self.ahead[position]))
+        apart = frozenset(buffer for buffer in ways if self.region.buffers[buffer].role == "out")
+        return Row(index, pointers, ahead=dict(self.ahead[position]), apart=apart)
 
     def _copy(self, number: str, stage: Stage, buffer: int) -> str:
         """The copy of a row buffer that holds the row of a stage."""

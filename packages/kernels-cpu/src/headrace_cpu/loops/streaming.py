@@ -2,7 +2,8 @@
 
 A store to memory that no cache holds reads the whole line first; a stream of whole lines need not, which saves a third
 of what a loop moves that reads one array and writes another one. And while a row is computed that the caches hold, the
-memory has nothing to do, unless it is asked for the next row. `HEADRACE_STREAMING=off` does neither.
+memory has nothing to do, unless it is asked for the next row; where lines are asked for in a steady stream it is the
+next lines. `HEADRACE_STREAMING=off` does neither.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ LINE = 64
 LARGE = 32 << 20
 """Bytes of a result of which the caches keep little until it is read again."""
 FAR = 1 << 20
-"""Bytes of an operand of which the second cache does not keep all."""
+"""Bytes of an operand or result of which the second cache does not keep all."""
 AHEAD = 6 << 10
 """Bytes to ask for a line ahead: memory takes some 100 ns, about half of what a thread takes to get there."""
 
@@ -47,7 +48,7 @@ def streamed_buffers(region: Region, lanes: int) -> frozenset[int]:
 
 
 Ahead = frozenset[tuple[tuple[int, Access], int]]
-"""Buffer and place of each load of a loop that asks for what comes later, with how many elements that is away."""
+"""Buffer and place of each load or store of a loop that asks for what comes later, and by how many elements."""
 
 
 def next_rows(region: Region) -> tuple[Ahead, ...]:
@@ -86,12 +87,10 @@ def next_lines(region: Region, streamed: frozenset[int]) -> tuple[Ahead, ...]:
     found: list[Ahead] = []
     known: set[tuple[int, Access]] = set()
     for loop in region.loops:
-        loads = _loads(loop) - known
         stores = {(store.buffer, store.access) for store in loop.stores if loop.axes and store.buffer not in streamed}
-        found.append(
-            frozenset((place, AHEAD // _size(region, place)) for place in loads | stores if _is_far(region, place))
-        )
-        known |= loads
+        touched = (_loads(loop) | stores) - known
+        found.append(frozenset((place, AHEAD // _size(region, place)) for place in touched if _is_far(region, place)))
+        known |= touched
     return tuple(found)
 
 

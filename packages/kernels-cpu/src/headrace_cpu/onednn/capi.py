@@ -84,6 +84,10 @@ class _ExecutionArgument(ctypes.Structure):
     _fields_ = (("argument", ctypes.c_int), ("memory", ctypes.c_void_p))
 
 
+_Copy = tuple[Descriptor, Descriptor, weakref.ref[Array]]
+"""The layout in which an array was read, that of a copy, and the copy."""
+
+
 class OneDnn:
     """The library of this process, with its one engine. Thread-safe."""
 
@@ -98,7 +102,7 @@ class OneDnn:
         self.engine = engine
         self._lock = threading.Lock()
         self._plain: weakref.WeakValueDictionary[tuple[Any, ...], Descriptor] = weakref.WeakValueDictionary()
-        self._copies: dict[int, tuple[weakref.ref[Array], list[tuple[Descriptor, weakref.ref[Array]]]]] = {}
+        self._copies: dict[int, tuple[weakref.ref[Array], list[_Copy]]] = {}
         self._usual = self.attributes(())
 
     def use_threads(self, threads: int) -> None:
@@ -270,21 +274,25 @@ class OneDnn:
 
         Args:
           value: what nobody changes.
-          source: its layout.
-          target: the other layout.
+          source: the layout that it is read in; of a matrix that may be that of the transposed one.
+          target: the layout to bring it into.
         """
         copies = self._copies_of(value)
-        for layout, copy in copies:
+        for read, written, copy in list(copies):
             held = copy()
-            if held is not None and self.same(layout, target):
+            if held is not None and self.same(read, source) and self.same(written, target):
                 return held
         result = self._copied(value, source, target)
-        entry = target, weakref.ref(result, lambda _: copies.remove(entry))
+        entry = source, target, weakref.ref(result, lambda _: copies.remove(entry))
         copies.append(entry)
         return result
 
-    def _copies_of(self, value: Array) -> list[tuple[Descriptor, weakref.ref[Array]]]:
-        """The copies of an array, by its id, as long as it is there."""
+    def _copies_of(self, value: Array) -> list[_Copy]:
+        """The copies of an array, by its id, as long as it is there.
+
+        Without the lock: what is called when an array ends may run while this thread holds it. Two threads that ask at
+        once make two copies.
+        """
         key = id(value)
         if key not in self._copies:
             self._copies[key] = weakref.ref(value, lambda _: self._copies.pop(key, None)), []

@@ -87,7 +87,7 @@ class _Placing:
     """Mutable, used once.
 
     Attributes:
-      products: the calls that are products, by the position at which they run.
+      products: the calls of these types, by the position at which they run.
       dead: positions of lines of which nothing is read any more.
     """
 
