@@ -9,6 +9,7 @@ is saved. Results are the same; of their bits, only libraries may decide otherwi
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -113,11 +114,20 @@ class _Sliced:
         """Follow the images from the first convolutions on, as far as it pays."""
         awaited = {item for op in graph.operations for item in op.control_inputs}
         self._divide(graph, lambda op: op not in awaited and self._takes(op))
-        for op in reversed(list(self.operations)):
-            if op.type in _ELEMENTWISE and self._only_leaves(op):
-                del self.operations[op]  # what its operand becomes as a whole is joined where that is written
+        self._leave_functions()
         taken = set(self.operations)
         self._divide(graph, taken.__contains__)
+
+    def _leave_functions(self) -> None:
+        """Compute functions of one value that no slice reads as a whole, where their operands are joined anyway.
+
+        What is added to the result of a convolution stays with it: libraries do that while they write.
+        """
+        reads = Counter(tensor for op in self.operations for tensor in op.inputs)
+        for op in reversed(list(self.operations)):
+            if op.type in _ELEMENTWISE and len(op.inputs) == 1 and not reads[op.outputs[0]]:
+                del self.operations[op]
+                reads.subtract(op.inputs)
 
     def _divide(self, graph: Graph, takes: Callable[[Operation], bool]) -> None:
         """Find what is sliced, and what comes later."""
@@ -128,10 +138,6 @@ class _Sliced:
                 self.operations[op] = None
             elif not (before.isdisjoint(self.operations) and before.isdisjoint(self.later)):
                 self.later[op] = None
-
-    def _only_leaves(self, op: Operation) -> bool:
-        """True for a function of one value of slices that no slice reads; libraries add to results while they write."""
-        return len(op.inputs) == 1 and not any(op.outputs[0] in other.inputs for other in self.operations)
 
     def _takes(self, op: Operation) -> bool:
         fits = op.type in _WINDOWS | _ELEMENTWISE and is_pure(op) and len(op.outputs) == 1
