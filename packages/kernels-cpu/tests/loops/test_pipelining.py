@@ -25,7 +25,7 @@ ROWS = THREADS * MANY + 9
 
 @pytest.fixture(autouse=True)
 def threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipelining, "available_threads", lambda: THREADS)
+    monkeypatch.setattr(pipelining, "_threads", lambda: THREADS)
 
 
 def softmax(x: Value) -> Value:

@@ -60,8 +60,8 @@ def is_slow(region: Region) -> bool:
     Args:
       region: what is printed.
     """
-    exprs = in_order([value for loop in region.loops for value in loop.values])
-    return len(region.loops) == 1 and any(expr.op in FUNCTION_NAMES - {"exp"} for expr in exprs)
+    slow = FUNCTION_NAMES - {"exp"}
+    return len(region.loops) == 1 and any(expr.op in slow for expr in in_order(region.loops[0].values))
 
 
 def sums_apart(region: Region, streamed: frozenset[int]) -> Region:

@@ -10,6 +10,7 @@ the same, but for the sign of a NaN.
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -93,27 +94,31 @@ def pipeline_of(region: Region) -> Pipeline | None:
       region: what is printed.
     """
     stages = _stages(region)
-    exprs = in_order([value for loop in region.loops for value in loop.values])
-    is_small = len(exprs) <= SHORT and not any(expr.op in CALLS | TRAPS for expr in exprs)
-    are_many = math.prod(region.outer) >= MANY * available_threads()
-    wanted = os.environ.get("HEADRACE_PIPELINING") != "off" and are_many and is_small
-    if not wanted or len(stages) < 2 or not _are_alike(stages):
+    rows = math.prod(region.outer)
+    if len(stages) < 2 or rows < MANY or not _are_alike(stages) or os.environ.get("HEADRACE_PIPELINING") == "off":
         return None
     axis = stages[0].loop.axes[0]
     widest = max(buffer.dtype.size for buffer in region.buffers)
-    if (
-        axis.extent < LONG
-        or axis.extent * widest > LARGEST
-        or not all(_is_apart(region, stage, axis.number) for stage in stages)
-    ):
+    if axis.extent < LONG or axis.extent * widest > LARGEST:
+        return None
+    exprs = in_order([value for loop in region.loops for value in loop.values])
+    is_small = len(exprs) <= SHORT and not any(expr.op in CALLS | TRAPS for expr in exprs)
+    if not is_small or not all(_is_apart(region, stage, axis.number) for stage in stages):
         return None
     distance = 2 if axis.extent <= NEAR else 1
     timed = _timed(region, stages, distance)
     oldest = {made: max(stage.ages.get(made, 0) for stage in timed) for made in _made(region, stages)}
     copies = {number: age for (kind, number), age in oldest.items() if kind == "row"}
-    if 0 in copies.values() or sum(_bytes(region, number) * (count - 1) for number, count in copies.items()) > KEPT:
+    further = sum(_bytes(region, number) * (count - 1) for number, count in copies.items())
+    if 0 in copies.values() or further > KEPT or rows < MANY * _threads():
         return None
     return Pipeline(timed, distance, oldest)
+
+
+@functools.cache
+def _threads() -> int:
+    """How many may share rows, asked once: that takes longer than all else here."""
+    return available_threads()
 
 
 def _stages(region: Region) -> tuple[Stage, ...]:

@@ -62,7 +62,7 @@ def print_region(region: Region, lanes: int) -> PrintedRegion:
 def _chosen(region: Region, streamed: frozenset[int]) -> tuple[Region, bool]:
     """The form in which a region is printed, and whether its rows are pipelined: with sums apart where that goes."""
     apart = sums_apart(region, streamed)
-    for form in (apart, region):
+    for form in (apart, region) if len(apart.loops) > len(region.loops) else (apart,):
         if pipeline_of(form) is not None:
             return form, True
     return apart, False
