@@ -67,13 +67,19 @@ def batch_slices(graph: Graph, multiple: int = 1) -> Graph:
     """
     if has_tokens(graph) or any(op.has_effect or op.blocks or "_target" in op.attrs for op in graph.operations):
         return graph
-    for batch in sorted({_batch(op) for op in graph.operations if op.type in _CONVOLUTIONS} - {0}):
+    for batch in _batches(graph):
         for size in _sizes(batch, multiple):
             found = _Sliced(batch, size)
             found.spread(graph)
             if found.pays(graph):
                 return _rewritten(graph, found)
     return graph
+
+
+def _batches(graph: Graph) -> list[int]:
+    """The numbers of images of convolutions that are larger than the caches."""
+    large = (op for op in graph.operations if op.type in _CONVOLUTIONS and _moved(op) > _SLICE_BYTES)
+    return sorted({_batch(op) for op in large} - {0})
 
 
 def _batch(op: Operation) -> int:
@@ -186,7 +192,7 @@ def _moved(op: Operation) -> int:
 def _rewritten(graph: Graph, found: _Sliced) -> Graph:
     """First what does not need the slices, then these, then the rest."""
     word = "slice"
-    while any(word in op.name for op in graph.operations):
+    while any(f"/{word}" in op.name for op in graph.operations):
         word += "_"  # what the user has named keeps its name
     writer = _Writer(found, word, Graph(seed=graph.seed, extend=True, functions=graph.functions))
     for op in graph.operations:

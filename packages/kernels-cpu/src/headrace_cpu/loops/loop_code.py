@@ -27,14 +27,20 @@ class LoopCode:
     """Writes loops for the outer point that `at` says.
 
     Attributes:
-      text: what is written to.
-      lanes: elements of a vector.
       at: where the loop is.
     """
 
-    text: Text
-    lanes: int
     at: Point
+
+    @property
+    def text(self) -> Text:
+        """What is written to."""
+        return self.at.text
+
+    @property
+    def lanes(self) -> int:
+        """Elements of a vector: those of float32 that a register holds."""
+        return self.text.width
 
     def write(self, loop: Loop) -> None:
         """A loop for the row at hand, which gets the totals.

@@ -4,8 +4,7 @@ Loops over a row that follow each other use one thing at a time: the first one w
 computes, the last one writes. So while the last loop goes along a row, the one before it goes along the next row and
 the first one along the row after that, vector by vector in one loop. Memory then is read and written all the time, the
 arithmetic of one row fills the gaps of another one, and totals have a whole row's time to be combined. The bits are
-the same, but for the sign of a NaN.
-`HEADRACE_PIPELINING=off` runs loops one after the other.
+the same, but for the sign of a NaN. `HEADRACE_PIPELINING=off` runs loops one after the other.
 """
 
 from __future__ import annotations

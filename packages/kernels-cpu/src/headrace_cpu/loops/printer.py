@@ -73,9 +73,9 @@ def _printed(
     item: _Form, lanes: int, streamed: frozenset[int], ahead: tuple[Ahead, ...], is_pipelined: bool
 ) -> PrintedRegion:
     text = Text(width=lanes)
-    code = LoopCode(text, lanes, Point(text, item.region.buffers, Row({}, [])))
+    code = LoopCode(Point(text, item.region.buffers, Row({}, [])))
     pipeline = pipeline_of(item.region) if is_pipelined else None  # regions of one form have equal ones
-    _Printer(item.region, streamed, ahead, pipeline, text, code).write()
+    _Printer(item.region, streamed, ahead, pipeline, code).write()
     return PrintedRegion("\n".join(text.lines) + "\n", text.functions)
 
 
@@ -85,9 +85,12 @@ class _Printer:
     streamed: frozenset[int]  # buffers to write past the caches
     ahead: tuple[Ahead, ...]
     pipeline: Pipeline | None
-    text: Text
     code: LoopCode
     pointers: list[str] = field(default_factory=list)
+
+    @property
+    def text(self) -> Text:
+        return self.code.text
 
     def write(self) -> None:
         t = self.text
@@ -96,12 +99,12 @@ class _Printer:
         for number, buffer in enumerate(self.region.buffers):
             self.pointers.append(f"%row{number}" if buffer.role == "row" else t.argument(next(given)))
         together = points_together(self.region) if self.pipeline is None else 1
-        rows = [self._pointers_of_row(number) for number in range(together)]
+        memories = [self._memory_of_point(number) for number in range(together)]
         if self.pipeline is not None:
             self._reserve("%spare", spare_bytes(self.region, self.pipeline))
         if self.streamed:
-            self._past_caches(rows)
-        self._every_point(rows)
+            self._past_caches(memories)
+        self._every_point(memories)
         t.line("ret void")
         t.lines[begin:begin] = [
             "define internal void @SYMBOL(ptr noalias %args, i64 %begin, i64 %end) {",
@@ -109,20 +112,20 @@ class _Printer:
         ]
         t.lines.append("}")
 
-    def _pointers_of_row(self, row: int) -> list[str]:
+    def _memory_of_point(self, point: int) -> list[str]:
         """Where the buffers are for one of the points that are computed together."""
         pointers = list(self.pointers)
         for number, buffer in enumerate(self.region.buffers):
             if buffer.role == "row":
                 copies = self.pipeline.oldest["row", number] if self.pipeline is not None else 1
-                pointers[number] = f"%row{number}.{row}"
+                pointers[number] = f"%row{number}.{point}"
                 self._reserve(pointers[number], row_buffer_bytes(self.region, number) * copies)
         return pointers
 
     def _reserve(self, name: str, size: int) -> None:
         self.text.allocas.append(f"  {name} = alloca [{size} x i8], align {LINE}")
 
-    def _past_caches(self, rows: Sequence[Sequence[str]]) -> None:
+    def _past_caches(self, memories: Sequence[Sequence[str]]) -> None:
         """All of it for buffers that begin with a line of the cache and are not read; what follows is for others."""
         t = self.text
         stream, store = t.label("stream"), t.label("store")
@@ -136,33 +139,33 @@ class _Printer:
         t.line(f"br i1 {fits}, label %{stream}, label %{store}")
         t.start(stream)
         self.code.at.past = self.streamed
-        self._every_point(rows)
+        self._every_point(memories)
         self.code.at.past = frozenset()
         write_fence(t)
         t.line("ret void")
         t.start(store)
 
-    def _every_point(self, rows: Sequence[Sequence[str]]) -> None:
-        t, together = self.text, len(rows)
+    def _every_point(self, memories: Sequence[Sequence[str]]) -> None:
+        t, together = self.text, len(memories)
         if self.pipeline is not None:
             ahead = [asked for loop, asked in zip(self.region.loops, self.ahead, strict=True) if loop.axes]
-            Stages(self.region, self.pipeline, self.code, rows[0], "%spare", self._indices, ahead).write()
+            Stages(self.region, self.pipeline, self.code, memories[0], "%spare", self._indices, ahead).write()
             return
         if together == 1:
-            t.count_up("%begin", "%end", 1, lambda point: self._points([point], rows))
+            t.count_up("%begin", "%end", 1, lambda point: self._points([point], memories))
             return
         count = t.two("and", t.two("sub", "%end", "%begin", "i64"), str(-together), "i64")
         whole = t.two("add", "%begin", count, "i64")
-        t.count_up("%begin", whole, together, lambda first: self._points(t.next_to(first, together), rows))
-        t.count_up(whole, "%end", 1, lambda point: self._points([point], rows))
+        t.count_up("%begin", whole, together, lambda first: self._points(t.next_to(first, together), memories))
+        t.count_up(whole, "%end", 1, lambda point: self._points([point], memories))
 
-    def _points(self, points: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    def _points(self, points: Sequence[str], memories: Sequence[Sequence[str]]) -> None:
         """Each loop for one point after the other: while one waits for the total of its row, the next one goes on."""
-        places = [Row(self._indices(point), pointers) for point, pointers in zip(points, rows, strict=False)]
+        rows = [Row(self._indices(point), pointers) for point, pointers in zip(points, memories, strict=False)]
         for loop, asked in zip(self.region.loops, self.ahead, strict=True):
-            for place in places:
-                place.ahead = {load: step * len(points) for load, step in asked}
-                self.code.at.row = place
+            for row in rows:
+                row.ahead = {load: step * len(points) for load, step in asked}
+                self.code.at.row = row
                 self.code.write(loop)
 
     def _indices(self, point: str) -> dict[int, str]:
