@@ -62,6 +62,15 @@ def both(build: Callable[[hr.Tensor], Any], batch: int, multiple: int) -> tuple[
     return Counter(op.type for op in sliced(bounded(graph, listed, [x])).operations), results
 
 
+def assert_stays(build: Callable[[hr.Tensor], hr.Tensor | list[hr.Tensor]], *shape: int | None) -> None:
+    """The graph of something that is not sliced is given back."""
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, shape or (6, 12, 12, 3))
+        fetches = build(x)
+    given = bounded(graph, fetches if isinstance(fetches, list) else [fetches], [x])
+    assert batch_slices(given) is given
+
+
 def assert_equal(results: Sequence[Any]) -> None:
     for whole, in_slices in zip(*results, strict=True):
         np.testing.assert_allclose(in_slices, whole, rtol=1e-6, atol=1e-6)
@@ -191,36 +200,29 @@ def test_depthwise_convolutions_and_biases_are_sliced() -> None:
 @pytest.mark.usefixtures("small_caches")
 @pytest.mark.parametrize("shape", [[None, 12, 12, 3], [6, None, 12, 3]])
 def test_sizes_that_are_not_known_are_not_sliced(shape: list[int | None]) -> None:
-    with hr.Graph().as_default() as graph:
-        x = hr.placeholder(hr.float32, shape)
-        y = hr.nn.max_pool2d(hr.nn.conv2d(x, weights(3, 3, 3, 8)), 12, 12)
-    given = prune(graph, [y], [], [x], [x.shape])
-    assert batch_slices(given) is given
+    assert_stays(lambda x: hr.nn.max_pool2d(hr.nn.conv2d(x, weights(3, 3, 3, 8)), 12, 12), *shape)
 
 
 @pytest.mark.usefixtures("small_caches")
 def test_steps_with_effects_stay_as_they_are() -> None:
-    with hr.Graph().as_default() as graph:
-        x = hr.placeholder(hr.float32, [6, 12, 12, 3])
+    def build(x: hr.Tensor) -> hr.Tensor:
         y = network(x)
-        seen = hr.Variable(0.0)
-        update = seen.assign(hr.sum(y))
+        update = hr.Variable(0.0).assign(hr.sum(y))
         assert update is not None
         with hr.control_dependencies([update]):
-            y = hr.identity(y)
-    given = bounded(graph, [y], [x])
-    assert batch_slices(given) is given
+            return hr.identity(y)
+
+    assert_stays(build)
 
 
 @pytest.mark.usefixtures("small_caches")
 def test_what_others_wait_for_stays_whole() -> None:
-    with hr.Graph().as_default() as graph:
-        x = hr.placeholder(hr.float32, [6, 12, 12, 3])
+    def build(x: hr.Tensor) -> hr.Tensor:
         y = hr.nn.conv2d(x, weights(3, 3, 3, 8))
         with hr.control_dependencies([y]):
-            y = hr.nn.max_pool2d(hr.nn.relu(y), 12, 12)
-    given = prune(graph, [y], [], [x], [x.shape])
-    assert batch_slices(given) is given
+            return hr.nn.max_pool2d(hr.nn.relu(y), 12, 12)
+
+    assert_stays(build)
 
 
 @pytest.mark.usefixtures("small_caches")
@@ -239,21 +241,19 @@ def test_what_waits_for_something_later_comes_later() -> None:
 
 @pytest.mark.usefixtures("small_caches")
 def test_training_needs_every_value_as_a_whole() -> None:
-    with hr.Graph().as_default() as graph:
-        x = hr.placeholder(hr.float32, [6, 12, 12, 3])
+    def build(x: hr.Tensor) -> list[hr.Tensor]:
         kernels = [weights(3, 3, 3, 8), weights(3, 3, 8, 8)]
         y = hr.sum(hr.nn.relu(hr.nn.conv2d(hr.nn.relu(hr.nn.conv2d(x, kernels[0])), kernels[1])))
-        fetches = hr.gradients(y, kernels)
-    given = bounded(graph, fetches, [x])
-    assert batch_slices(given) is given
+        return hr.gradients(y, kernels)
+
+    assert_stays(build)
 
 
 def test_what_caches_hold_anyway_is_not_sliced() -> None:
-    with hr.Graph().as_default() as graph:
-        x = hr.placeholder(hr.float32, [8, 32, 32, 16])
-        y = hr.nn.conv2d(hr.nn.conv2d(x, weights(3, 3, 16, 64)), weights(3, 3, 64, 64))
-    given = bounded(graph, [y], [x])
-    assert batch_slices(given) is given
+    def build(x: hr.Tensor) -> hr.Tensor:
+        return hr.nn.conv2d(hr.nn.conv2d(x, weights(3, 3, 16, 64)), weights(3, 3, 64, 64))
+
+    assert_stays(build, 8, 32, 32, 16)
 
 
 @pytest.mark.usefixtures("small_caches")
