@@ -20,6 +20,7 @@ from headrace_cpu.driver.pausing import Stop
 from headrace_cpu.driver.table import ACTIVE, ARRAY_TYPE, LIBRARY_THREADS, entry
 from headrace_cpu.driver.units import frame, may_pause, write_units
 from headrace_cpu.layout import Unit
+from headrace_cpu.llvm.signals import guarded
 from headrace_cpu.llvm.text import Text
 
 __all__ = ["WrittenDriver", "module_text", "new_module", "write_driver"]
@@ -76,21 +77,20 @@ def write_driver(module: Module, block: Block, stops: Sequence[Stop], together: 
     if module.openmp and module.library:
         _bound_library(t)
     symbol = module.symbol(f"{PREFIX}_")
-    module.functions[symbol] = "\n".join(
-        [
-            f"define i32 @{symbol}(ptr %list, ptr %arena, ptr %constants, ptr %table) {{",
-            *frame(block.units, together),
-            *body.allocas,
-            *t.lines,
-            *body.lines,
-            "  ret i32 0",
-            "bad:",
-            "  ret i32 -1",
-            "}",
-        ]
-    )
+    lines = [*frame(block.units, together), *body.allocas, *t.lines, *body.lines, "  ret i32 0", "bad:", "  ret i32 -1"]
+    if module.library or "GOMP_parallel" in module.functions:
+        inner = f"{symbol}.inner"
+        module.functions[inner] = _function(f"internal i32 @{inner}", lines)
+        module.functions |= guarded(symbol, inner)
+    else:
+        module.functions[symbol] = _function(f"i32 @{symbol}", lines)
     is_sliced = any(map(may_pause, block.units)) or any(stop.nanoseconds for stop in stops)
     return WrittenDriver(symbol, module.handles, module.library, is_sliced)
+
+
+def _function(name: str, lines: Sequence[str]) -> str:
+    """The text of a driver."""
+    return "\n".join([f"define {name}(ptr %list, ptr %arena, ptr %constants, ptr %table) {{", *lines, "}"])
 
 
 def module_text(module: Module, drivers: Sequence[WrittenDriver]) -> tuple[str, list[str]]:

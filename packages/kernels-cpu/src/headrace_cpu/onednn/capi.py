@@ -20,6 +20,7 @@ import numpy as np
 
 from headrace.errors import InternalError
 from headrace.types import Array, DType
+from headrace_cpu.llvm.signals import signals_wait
 
 __all__ = ["Argument", "Descriptor", "OneDnn", "Primitive", "dims", "onednn"]
 
@@ -311,8 +312,9 @@ class OneDnn:
         stream, primitive, table, *memories = self.entries([reorder], keep)
         for memory, array in zip(memories, arrays, strict=True):
             self._check("dnnl_memory_set_data_handle", Pointer(memory), Pointer(array.ctypes.data))
-        self._check("dnnl_primitive_execute", Pointer(primitive), Pointer(stream), len(arrays), Pointer(table))
-        self._check("dnnl_stream_wait", Pointer(stream))
+        with signals_wait():
+            self._check("dnnl_primitive_execute", Pointer(primitive), Pointer(stream), len(arrays), Pointer(table))
+            self._check("dnnl_stream_wait", Pointer(stream))
         return result
 
     def weighted_sum(self, scales: Sequence[float], layout: Descriptor) -> int | None:
