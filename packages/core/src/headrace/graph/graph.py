@@ -19,6 +19,7 @@ from headrace.graph.op_def import OpDef, lookup_op_def
 from headrace.graph.operation import Operation, Tensor
 from headrace.graph.scopes import Scope, check_name, current_scope, enter, requested_device
 from headrace.graph.source import SourceLine, user_line
+from headrace.types import TensorSpec
 
 if TYPE_CHECKING:
     from headrace.variable import Variable
@@ -252,23 +253,17 @@ class Graph:
 
         order = (self.effect_order or scope.effect_order) if extends is None else None
         awaited = (*scope.control_inputs, *control_inputs) if extends is None else extends.control_inputs
+        values: Mapping[str, AttrValue]
+        specs: Sequence[TensorSpec | Tensor]
         try:
             inputs = self._owned(inputs, control_inputs)
             if order is not None:
                 awaited = (*awaited, *order.before(definition, attrs or {}, inputs, self.functions))
             asked = canonical_device(device) if device else ""
             if like is not None and like.attrs is attrs and sees_the_same(like, inputs):
-                values, specs = like.attrs, [output.spec for output in like.outputs]
+                values, specs = like.attrs, like.outputs
             else:
-                values = complete_attrs(definition, attrs or {})
-                check_inputs(definition, values, inputs)
-                try:
-                    specs = infer_specs(definition, requested, values, inputs, self.functions)
-                except HeadraceError:
-                    if not may_not_run and MAY_NOT_RUN not in values:
-                        raise
-                    values = {**values, MAY_NOT_RUN: True}
-                    specs = open_specs(definition, values)
+                values, specs = self._checked(definition, requested, attrs or {}, inputs, may_not_run=may_not_run)
         except HeadraceError as error:
             error.at(place())
             raise
@@ -289,7 +284,7 @@ class Graph:
                 colocation=(*scope.colocation, *colocation),
                 source=line,
             )
-            operation.outputs = tuple(Tensor(operation, index, spec) for index, spec in enumerate(specs))
+            operation.outputs = tuple([Tensor(operation, index, spec) for index, spec in enumerate(specs)])
             if device is None and scope.devices:
                 operation.device = requested_device(operation, scope.devices)
             self._operations.append(operation)
@@ -345,6 +340,26 @@ class Graph:
                 self.handles, self.versions = handles, versions
                 restore_functions()
                 raise
+
+    def _checked(
+        self,
+        definition: OpDef,
+        name: str,
+        attrs: Mapping[str, AttrValue],
+        inputs: Sequence[Tensor],
+        *,
+        may_not_run: bool,
+    ) -> tuple[Mapping[str, AttrValue], Sequence[TensorSpec | Tensor]]:
+        """All attributes of a new operation, and what is known of its outputs."""
+        values = complete_attrs(definition, attrs)
+        check_inputs(definition, values, inputs)
+        try:
+            return values, infer_specs(definition, name, values, inputs, self.functions)
+        except HeadraceError:
+            if not may_not_run and MAY_NOT_RUN not in values:
+                raise
+            values = {**values, MAY_NOT_RUN: True}
+            return values, open_specs(definition, values)
 
     def _name_of_rule(self, op_type: str, scope: Scope) -> str:
         """The name of the gradient rule in force for a type; one that has none gets a name that ends with the graph."""

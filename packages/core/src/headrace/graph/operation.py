@@ -155,7 +155,7 @@ class Tensor(Operators):
 
     __slots__ = ("dtype", "index", "op", "shape")
 
-    def __init__(self, op: Operation, index: int, spec: TensorSpec) -> None:
+    def __init__(self, op: Operation, index: int, spec: TensorSpec | Tensor) -> None:
         self.op = op
         self.index = index
         self.dtype: DType = spec.dtype

@@ -107,7 +107,9 @@ def prune(
 
 def _sharpened(inferred: Shape, declared: Shape) -> Shape:
     """What the user declared beyond the shape function's knowledge (by `set_shape`) is kept."""
-    return inferred.merge(declared) if inferred.is_compatible_with(declared) else inferred
+    if inferred is declared or not inferred.is_compatible_with(declared):
+        return inferred
+    return inferred.merge(declared)
 
 
 def _missing_feed(op: Operation, fetches: Sequence[Tensor], targets: Sequence[Operation]) -> FeedError:
