@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from laid_out import laid_out
 
+import headrace as hr
 from headrace_cpu.driver.module import Module
-from headrace_cpu.driver.shared_code import SharedCall, write_shared
+from headrace_cpu.driver.shared_code import SharedCall, shared_call, write_shared
 from headrace_cpu.llvm.text import Text
 
 
@@ -45,3 +47,19 @@ def test_threads_are_woken_once_for_all_that_runs_side_by_side() -> None:
     assert "ptr @a, i64 0, i64 8," in rows
     assert "ptr @b, i64 1, i64 4," in rows
     assert any("smin" in line and line.endswith(", i64 12)") for line in t.lines)
+
+
+def test_regions_of_one_form_have_one_function_which_is_as_the_switches_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    def functions() -> list[str]:
+        module = Module(8, True, lambda value: 0, lambda: 0, lambda *given: "")
+        t = module.text()
+        for _ in range(2):
+            layout = laid_out(lambda x: hr.nn.softmax(x), (hr.float32, (1 << 16, 256)))
+            (unit,) = (unit for run in layout.runs for unit in run.units if unit.region is not None)
+            shared_call(module, t, unit, 0, [])
+        return [t.functions[symbol] for symbol in module.regions.values()]
+
+    (pipelined,) = functions()
+    monkeypatch.setenv("HEADRACE_PIPELINING", "off")
+    (plain,) = functions()
+    assert plain != pipelined

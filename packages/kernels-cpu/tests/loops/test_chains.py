@@ -67,7 +67,6 @@ def test_several_registers_give_the_bits_of_each_alone(
     x[0, 0] = np.nan
     joined = result(region, keys, x, np.zeros_like(x))
     monkeypatch.setattr(loop_code, "registers_together", lambda loop, lanes: 1)
-    printer._printed.cache_clear()
     assert joined.tobytes() == result(region, keys, x, np.zeros_like(x)).tobytes()
 
 
@@ -113,7 +112,6 @@ def test_points_loop_by_loop_have_the_bits_of_each_alone(
     x[points // 2, 0] = np.nan
     together = result(region, keys, x, np.zeros_like(x))
     monkeypatch.setattr(printer, "points_together", lambda region: 1)
-    printer._printed.cache_clear()
     assert together.tobytes() == result(region, keys, x, np.zeros_like(x)).tobytes()
     assert np.isnan(together).all(axis=1).tolist() == [row == points // 2 for row in range(points)]
 
@@ -129,7 +127,6 @@ def test_a_sum_of_what_was_stored_has_the_bits_of_one_on_the_way(
     x[0, 5] = -np.inf
     stored = result(region, keys, x, np.zeros_like(x))
     monkeypatch.setattr(printer, "sums_apart", lambda region, streamed: region)
-    printer._printed.cache_clear()
     assert stored.tobytes() == result(region, keys, x, np.zeros_like(x)).tobytes()
 
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from headrace.loops.ir import Region, form_of
+from headrace.loops.ir import Region
 from headrace_cpu.llvm.text import Text
 from headrace_cpu.loops.chains import is_slow, points_together, sums_apart
 from headrace_cpu.loops.loop_code import LoopCode
@@ -25,9 +25,6 @@ from headrace_cpu.loops.stages import Stages, row_buffer_bytes, spare_bytes
 from headrace_cpu.loops.streaming import LINE, Ahead, next_lines, next_rows, streamed_buffers, write_fence
 
 __all__ = ["PrintedRegion", "print_region"]
-
-KEPT_FORMS = 128
-"""Forms whose text is kept: some ten kilobytes each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,40 +40,25 @@ class PrintedRegion:
     functions: dict[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
-    """A region, equal to those of the same form."""
-
-    form: Hashable
-    region: Region = field(compare=False)
-
-
 def print_region(region: Region, lanes: int) -> PrintedRegion:
-    """Print one region for vectors of that many lanes; layers of a network have many of one form."""
+    """Print one region for vectors of that many lanes."""
     streamed = streamed_buffers(region, lanes)
-    form, is_pipelined = _chosen(region, streamed)
-    ahead = next_lines(form, streamed) if is_pipelined or is_slow(form) else next_rows(form)
-    return _printed(_Form(form_of(form), form), lanes, streamed, ahead, is_pipelined)
+    form, pipeline = _chosen(region, streamed)
+    ahead = next_rows(form) if pipeline is None and not is_slow(form) else next_lines(form, streamed)
+    text = Text(width=lanes)
+    code = LoopCode(Point(text, form.buffers, Row({}, [])))
+    _Printer(form, streamed, ahead, pipeline, code).write()
+    return PrintedRegion("\n".join(text.lines) + "\n", text.functions)
 
 
-def _chosen(region: Region, streamed: frozenset[int]) -> tuple[Region, bool]:
-    """The form in which a region is printed, and whether its rows are pipelined: with sums apart where that goes."""
+def _chosen(region: Region, streamed: frozenset[int]) -> tuple[Region, Pipeline | None]:
+    """The form in which a region is printed, with sums apart where that goes, and how its rows are pipelined."""
     apart = sums_apart(region, streamed)
     for form in (apart, region) if len(apart.loops) > len(region.loops) else (apart,):
-        if pipeline_of(form) is not None:
-            return form, True
-    return apart, False
-
-
-@functools.lru_cache(KEPT_FORMS)
-def _printed(
-    item: _Form, lanes: int, streamed: frozenset[int], ahead: tuple[Ahead, ...], is_pipelined: bool
-) -> PrintedRegion:
-    text = Text(width=lanes)
-    code = LoopCode(Point(text, item.region.buffers, Row({}, [])))
-    pipeline = pipeline_of(item.region) if is_pipelined else None  # regions of one form have equal ones
-    _Printer(item.region, streamed, ahead, pipeline, code).write()
-    return PrintedRegion("\n".join(text.lines) + "\n", text.functions)
+        pipeline = pipeline_of(form)
+        if pipeline is not None:
+            return form, pipeline
+    return apart, None
 
 
 @dataclass(slots=True)
