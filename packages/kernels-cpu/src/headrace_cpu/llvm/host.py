@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import sys
 import tempfile
 import threading
 from collections.abc import Sequence
@@ -70,6 +71,7 @@ class Host:
                 if code is None:
                     code = self._compiled(text, machine)
                     _write(key, code)
+                    _give_back()
                 if self._engine is None:
                     called = llvm.parse_assembly(f'target triple = "{self.triple}"\n{CONVERSIONS}')
                     self._engine = llvm.create_mcjit_compiler(called, machine)
@@ -80,7 +82,8 @@ class Host:
             return [int(self._engine.get_function_address(symbol)) for symbol in symbols]
 
     def _compiled(self, text: str, machine: llvm.TargetMachine) -> bytes:
-        module = llvm.parse_assembly(f'target triple = "{self.triple}"\n{text}')
+        context = llvm.create_context()  # what is made of the text goes with it: the one of the process stays
+        module = llvm.parse_assembly(f'target triple = "{self.triple}"\n{text}', context)
         module.verify()
         options = llvm.create_pipeline_tuning_options(speed_level=2)
         options.loop_vectorization = False
@@ -105,6 +108,14 @@ def _dump(text: str, module: llvm.ModuleRef, machine: llvm.TargetMachine) -> Non
         stem.with_suffix(".ll").write_text(text)
         stem.with_suffix(".opt.ll").write_text(str(module))
         stem.with_suffix(".s").write_text(machine.emit_assembly(module))
+
+
+def _give_back() -> None:
+    """Give back to the system what compiling has used: glibc would keep it, on top of what a step then needs."""
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)
 
 
 def _cache_folder() -> Path | None:
