@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from bench.comparison import Result, Worker, table
+from bench.comparison import Result, Setting, Worker, table, turn_steps
 from bench.machine import Machine
 from bench.nets import NETS
 from bench.works import WORKS, chosen_works
@@ -67,6 +67,11 @@ def test_the_ratio_is_to_the_fastest_other_framework() -> None:
     text = table(found)
     assert text.startswith("mlp: 0.75 (0.62 .. 0.88) of jax, 3.00 x the floor of 1 ms at")
     assert "DIFFER" not in text
+
+
+def test_a_turn_is_long_enough_for_the_caches_and_not_too_long() -> None:
+    setting = Setting({}, {}, threads=2, steps=10, seconds=2.0)
+    assert [turn_steps(setting, one) for one in (0.0001, 0.001, 0.02, 0.1, 0.5, 3.0)] == [2000, 200, 10, 10, 4, 1]
 
 
 def test_without_others_or_where_ours_failed_there_is_no_ratio() -> None:

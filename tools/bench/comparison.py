@@ -16,7 +16,7 @@ from typing import Any
 from bench.machine import Machine, measured
 from bench.works import WORKS, Work
 
-__all__ = ["Interpreters", "Result", "Setting", "Worker", "compare", "table"]
+__all__ = ["Interpreters", "Result", "Setting", "Worker", "compare", "table", "turn_steps"]
 
 TOOLS = Path(__file__).resolve().parent.parent
 OURS = "headrace"
@@ -25,6 +25,8 @@ AGREE = {"float32": 2e-3, "bfloat16": 2e-2}
 
 SEEN = 4 << 20
 """Bytes of resident memory from which on two processes can be compared."""
+SHORTEST = 0.2
+"""Seconds that a turn takes at least: after others have run, the caches hold none of what the first steps need."""
 INFERENCE_ONLY = ("onnxruntime",)
 
 Interpreters = Mapping[str, str]
@@ -40,7 +42,7 @@ class Setting:
       env: the environment variables of the workers.
       threads: how many each framework may use.
       rounds: how often they take turns.
-      steps: of one turn.
+      steps: of one turn; more where they take less than SHORTEST together.
       seconds: how long a turn may take, if that is less; it has one step at least.
       precision: of Headrace; the others stay at float32.
       deterministic: of Headrace: the same bits for any number of threads.
@@ -209,7 +211,7 @@ def compare(work: Work, setting: Setting) -> Result:
                 worker.close()
             else:
                 workers[peer] = worker
-        turns = {peer: _steps(worker, setting) for peer, worker in workers.items()}
+        turns = {peer: _steps(worker, setting, work.repeat) for peer, worker in workers.items()}
         for _ in range(setting.rounds):
             for peer, worker in workers.items():
                 result.seconds[peer] += worker.ask(run=turns[peer])["seconds"]
@@ -242,10 +244,15 @@ def _prepare(work: Work, setting: Setting, peer: str, worker: Worker, result: Re
     result.seconds[peer] = []
 
 
-def _steps(worker: Worker, setting: Setting) -> int:
-    """How many steps fit into a turn."""
+def _steps(worker: Worker, setting: Setting, repeat: int) -> int:
+    """How many steps a turn has, each of them repeated."""
     (one,) = worker.ask(run=1)["seconds"]
-    return max(1, min(setting.steps, int(setting.seconds / one)))
+    return turn_steps(setting, one * repeat)
+
+
+def turn_steps(setting: Setting, one: float) -> int:
+    """How many steps a turn has that take `one` second each: more than asked for if short, fewer if long."""
+    return max(1, min(max(setting.steps, math.ceil(SHORTEST / one)), int(setting.seconds / one)))
 
 
 def table(result: Result) -> str:
