@@ -7,6 +7,7 @@ from typing import Any
 
 import headrace as hr
 from headrace.interfaces import Functions
+from headrace.loops.verifier import verify_region
 from headrace.passes import optimize, prune
 from headrace.plan import Line, Program
 from headrace_cpu.layout import Layout, lay_out
@@ -17,8 +18,12 @@ from headrace_cpu.scheduling.scheduler import schedule
 
 
 def laid_out(build: Callable[..., Any], *inputs: tuple[hr.DType, tuple[int, ...]]) -> Layout:
-    """The layout of a graph of inputs with these dtypes and shapes."""
-    return lay_out(scheduled(build, *inputs))
+    """The layout of a graph of inputs with these dtypes and shapes, whose regions keep the rules of the loop IR."""
+    layout = lay_out(scheduled(build, *inputs))
+    for unit in layout.units:
+        if unit.region is not None:
+            verify_region(unit.region)
+    return layout
 
 
 def scheduled(

@@ -11,7 +11,6 @@ from headrace import Tensor
 from headrace.loops.fusion import produced_by
 from headrace.loops.ir import Region
 from headrace.loops.lowering import lower
-from headrace.loops.verifier import verify_region
 from headrace.plan import Allocation, Line, Step, flat_aliases, plan_memory
 from headrace_cpu.onednn import LibraryCall
 from headrace_cpu.primitives.few_rows import FewRows
@@ -167,7 +166,6 @@ def _units(schedule: Schedule, number: int, readers: dict[Key, set[int]], wanted
         return units
     every = [schedule.items[position] for position in sorted({*group.items, *schedule.again[number]})]
     for lowered in lower(f"loops{number}", group.space, group.axes, produced_by(every), outputs):
-        verify_region(lowered.region)
         written = {store.buffer for loop in lowered.region.loops for store in (*loop.stores, *loop.after)}
         units.append(
             Unit(

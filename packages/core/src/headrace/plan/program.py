@@ -39,9 +39,9 @@ class Line:
     outputs: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Program:
-    """A segment with its kernels chosen and its memory planned.
+    """A segment with its kernels chosen, and its memory planned by whoever asks for that.
 
     Attributes:
       arguments: value numbers of the arguments, in order.
@@ -50,7 +50,6 @@ class Program:
       lines: the operations to run.
       tensors: the tensor of each value number.
       steps: the lines as memory planning sees them.
-      allocation: where the planned values live.
       last: see `memory.last_uses`.
       shared: result positions that must be copied, because their memory is not theirs alone.
       handles: result positions whose value is no array.
@@ -63,7 +62,6 @@ class Program:
     lines: tuple[Line, ...]
     tensors: tuple[Tensor, ...]
     steps: tuple[Step, ...]
-    allocation: Allocation
     last: dict[int, int]
     shared: frozenset[int]
     handles: frozenset[int]
@@ -71,7 +69,7 @@ class Program:
 
     @classmethod
     def of(cls, segment: Graph, resources: Resources, functions: Functions) -> Program:
-        """Choose kernels and plan memory.
+        """Choose kernels, and write down what planning memory needs.
 
         Args:
           segment: a bounded graph.
@@ -103,7 +101,9 @@ class Program:
         tensors = tuple(numbers)
         steps = tuple(_memory_step(line, tensors, frozenset(ordered)) for line in lines)
         last, roots = last_uses(steps, ordered)
-        allocation = plan_memory(steps, ordered)
+        planned = {
+            number for step in steps for number, size in zip(step.outputs, step.sizes, strict=True) if size is not None
+        }
         return cls(
             arguments=tuple(arguments[index] for index in range(len(arguments))),
             results=ordered,
@@ -111,12 +111,16 @@ class Program:
             lines=tuple(lines),
             tensors=tensors,
             steps=steps,
-            allocation=allocation,
             last=last,
-            shared=_shared_results(ordered, roots, lines, passed_on, {*constants, *allocation.offsets}),
+            shared=_shared_results(ordered, roots, lines, passed_on, {*constants, *planned}),
             handles=frozenset(position for position, number in enumerate(ordered) if is_handle(tensors[number].dtype)),
             is_nested=bool(passed_on),
         )
+
+    @functools.cached_property
+    def allocation(self) -> Allocation:
+        """Where the planned values live."""
+        return plan_memory(self.steps, self.results)
 
 
 def is_handle(dtype: DType) -> bool:

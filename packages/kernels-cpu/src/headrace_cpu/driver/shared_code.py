@@ -9,6 +9,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 from headrace.loops.ir import Region, form_of
+from headrace.loops.verifier import verify_region
 from headrace_cpu.driver.estimates import SERIAL_NANOSECONDS, shared_nanoseconds, shared_points
 from headrace_cpu.driver.library_code import write_parts
 from headrace_cpu.driver.module import Module
@@ -105,6 +106,7 @@ def _printed(region: Region, lanes: int) -> PrintedRegion:
 
 @functools.lru_cache(KEPT_FORMS)
 def _printed_form(item: _Form, lanes: int, switches: tuple[str | None, ...]) -> PrintedRegion:
+    verify_region(item.region)
     return print_region(item.region, lanes)
 
 

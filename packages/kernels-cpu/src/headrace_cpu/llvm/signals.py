@@ -8,6 +8,7 @@ thread that computes nothing. Threads of the pool are made where signals wait, a
 
 from __future__ import annotations
 
+import functools
 import signal
 import sys
 from collections.abc import Iterator
@@ -61,10 +62,12 @@ def signals_wait() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+@functools.cache
 def _faults() -> set[int]:
     return {getattr(signal, name) for name in FAULTS}
 
 
+@functools.cache
 def _waiting() -> str:
     """The set of all signals but faults, as LLVM's text has bytes."""
     bits = sum(1 << (number - 1) for number in range(1, 8 * BYTES + 1) if number not in _faults())
