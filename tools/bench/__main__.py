@@ -25,7 +25,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--work", default=",".join(WORKS), help="comma-separated; softmax is all sizes of softmax")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--rounds", type=int, default=5, help="how often the frameworks take turns")
-    parser.add_argument("--steps", type=int, default=10, help="of one turn; more fill 0.2 s, fewer --seconds")
+    parser.add_argument(
+        "--steps",
+        type=int,
+        default=10,
+        help="of one turn: more if they take less than 0.2 s, fewer if more than --seconds",
+    )
     parser.add_argument("--seconds", type=float, default=2.0, help="how long a turn may take; one step always runs")
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32", help="of Headrace")
     parser.add_argument("--deterministic", action="store_true", help="Headrace gives the same bits for any threads")

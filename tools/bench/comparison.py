@@ -26,7 +26,7 @@ AGREE = {"float32": 2e-3, "bfloat16": 2e-2}
 SEEN = 4 << 20
 """Bytes of resident memory from which on two processes can be compared."""
 SHORTEST = 0.2
-"""Seconds that a turn takes at least: after others have run, the caches hold none of what the first steps need."""
+"""Seconds, about, that a turn takes at least: after others have run, caches hold none of what its first steps need."""
 INFERENCE_ONLY = ("onnxruntime",)
 
 Interpreters = Mapping[str, str]
@@ -245,9 +245,8 @@ def _prepare(work: Work, setting: Setting, peer: str, worker: Worker, result: Re
 
 
 def _steps(worker: Worker, setting: Setting, repeat: int) -> int:
-    """How many steps a turn has, each of them repeated."""
-    (one,) = worker.ask(run=1)["seconds"]
-    return turn_steps(setting, one * repeat)
+    """How many steps a turn has, where each is `repeat` ones that are timed together."""
+    return turn_steps(setting, repeat * min(worker.ask(run=3)["seconds"]))
 
 
 def turn_steps(setting: Setting, one: float) -> int:

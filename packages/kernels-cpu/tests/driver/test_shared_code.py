@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from laid_out import laid_out
 
 import headrace as hr
+from headrace.loops.ir import Region
 from headrace_cpu.driver.module import Module
 from headrace_cpu.driver.shared_code import SharedCall, shared_call, write_shared
+from headrace_cpu.layout import Layout
 from headrace_cpu.llvm.text import Text
+from headrace_cpu.loops import printer
+from headrace_cpu.loops.printer import PrintedRegion, print_region
 
 
 def written(calls: list[SharedCall], *, openmp: bool = True) -> Text:
@@ -49,17 +55,43 @@ def test_threads_are_woken_once_for_all_that_runs_side_by_side() -> None:
     assert any("smin" in line and line.endswith(", i64 12)") for line in t.lines)
 
 
-def test_regions_of_one_form_have_one_function_which_is_as_the_switches_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    def functions() -> list[str]:
-        module = Module(8, True, lambda value: 0, lambda: 0, lambda *given: "")
-        t = module.text()
-        for _ in range(2):
-            layout = laid_out(lambda x: hr.nn.softmax(x), (hr.float32, (1 << 16, 256)))
-            (unit,) = (unit for run in layout.runs for unit in run.units if unit.region is not None)
-            shared_call(module, t, unit, 0, [])
-        return [t.functions[symbol] for symbol in module.regions.values()]
+@pytest.fixture
+def layout() -> Layout:
+    """Two regions of one form."""
+    return laid_out(lambda x, y: [hr.nn.softmax(x), hr.nn.softmax(y)], *[(hr.float32, (1 << 16, 256))] * 2)
 
-    (pipelined,) = functions()
-    monkeypatch.setenv("HEADRACE_PIPELINING", "off")
-    (plain,) = functions()
-    assert plain != pipelined
+
+def printed(layout: Layout) -> list[str]:
+    module = Module(8, True, lambda value: 0, lambda: 0, lambda *given: "")
+    t = module.text()
+    for unit in layout.units:
+        shared_call(module, t, unit, 0, [])
+    return [t.functions[symbol] for symbol in module.regions.values()]
+
+
+def test_regions_of_one_form_are_printed_once(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    regions = []
+
+    def counted(region: Region, lanes: int) -> PrintedRegion:
+        regions.append(region)
+        return print_region(region, lanes)
+
+    monkeypatch.setattr(printer, "print_region", counted)
+    printer._printed_form.cache_clear()
+    assert len(layout.units) == 2
+    assert len(printed(layout)) == len(regions) == 1
+
+
+@pytest.mark.parametrize("switch", printer.SWITCHES)
+def test_what_is_kept_is_as_the_switches_say(layout: Layout, switch: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = printed(layout)
+    monkeypatch.setenv(switch, "off")
+    assert printed(layout) != before
+
+
+def test_what_breaks_a_rule_is_not_printed(layout: Layout) -> None:
+    region = layout.units[0].region
+    assert region is not None
+    layout.units[0].region = replace(region, buffers=())
+    with pytest.raises(hr.errors.InternalError, match="not well formed"):
+        printed(layout)

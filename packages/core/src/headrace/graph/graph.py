@@ -87,6 +87,7 @@ class Graph:
         self._finalized = False
         self._epoch = 0
         self._extended_by: dict[SourceLine, tuple[int, int]] = {}
+        self._outermost = Scope(graph=self)
 
     @property
     def operations(self) -> Sequence[Operation]:
@@ -240,7 +241,7 @@ class Graph:
         definition = op_def or lookup_op_def(type_name)
         scope = current_scope()
         if scope.graph is not self:
-            scope = Scope(graph=self)
+            scope = self._outermost
         line = source or user_line()
         requested = type_name.lstrip("_") if name is None else name
         if like is None:  # the name of a copy was looked at before
@@ -263,7 +264,7 @@ class Graph:
             if like is not None and like.attrs is attrs and sees_the_same(like, inputs):
                 values, specs = like.attrs, like.outputs
             else:
-                values, specs = self._checked(definition, requested, attrs or {}, inputs, may_not_run=may_not_run)
+                values, specs = self._completed(definition, requested, attrs or {}, inputs, may_not_run=may_not_run)
         except HeadraceError as error:
             error.at(place())
             raise
@@ -341,7 +342,7 @@ class Graph:
                 restore_functions()
                 raise
 
-    def _checked(
+    def _completed(
         self,
         definition: OpDef,
         name: str,

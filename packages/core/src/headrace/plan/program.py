@@ -39,9 +39,9 @@ class Line:
     outputs: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True)  # without slots: `allocation` is kept
 class Program:
-    """A segment with its kernels chosen, and its memory planned by whoever asks for that.
+    """A segment with its kernels chosen; its memory is planned when somebody asks for `allocation`.
 
     Attributes:
       arguments: value numbers of the arguments, in order.
@@ -101,7 +101,7 @@ class Program:
         tensors = tuple(numbers)
         steps = tuple(_memory_step(line, tensors, frozenset(ordered)) for line in lines)
         last, roots = last_uses(steps, ordered)
-        planned = {
+        planned = {  # what `allocation` has places for
             number for step in steps for number, size in zip(step.outputs, step.sizes, strict=True) if size is not None
         }
         return cls(

@@ -20,13 +20,15 @@ from headrace_cpu.driver.pausing import Stop
 from headrace_cpu.driver.table import ACTIVE, ARRAY_TYPE, LIBRARY_THREADS, entry
 from headrace_cpu.driver.units import frame, may_pause, write_units
 from headrace_cpu.layout import Unit
-from headrace_cpu.llvm.signals import guarded
+from headrace_cpu.llvm.signals import HELD_BYTES, holding_signals
 from headrace_cpu.llvm.text import Text
 
 __all__ = ["WrittenDriver", "module_text", "new_module", "write_driver"]
 
 PREFIX = "DRIVER"
 """How the names of drivers begin while their module is written."""
+GIVEN = "ptr %list, ptr %arena, ptr %constants, ptr %table"
+"""What a driver is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +80,30 @@ def write_driver(module: Module, block: Block, stops: Sequence[Stop], together: 
         _bound_library(t)
     symbol = module.symbol(f"{PREFIX}_")
     lines = [*frame(block.units, together), *body.allocas, *t.lines, *body.lines, "  ret i32 0", "bad:", "  ret i32 -1"]
-    if module.library or "GOMP_parallel" in module.functions:
+    if module.library or "GOMP_parallel" in module.functions:  # the pool may be what a driver before this one uses
         inner = f"{symbol}.inner"
+        module.functions |= holding_signals()
         module.functions[inner] = _function(f"internal i32 @{inner}", lines)
-        module.functions |= guarded(symbol, inner)
-    else:
-        module.functions[symbol] = _function(f"i32 @{symbol}", lines)
+        lines = _held(inner)
+    module.functions[symbol] = _function(f"i32 @{symbol}", lines)
     is_sliced = any(map(may_pause, block.units)) or any(stop.nanoseconds for stop in stops)
     return WrittenDriver(symbol, module.handles, module.library, is_sliced)
 
 
+def _held(inner: str) -> list[str]:
+    """Call a driver while signals wait (see `signals`)."""
+    return [
+        f"  %before = alloca [{HELD_BYTES} x i8], align 8",
+        "  call void @hold_signals(ptr %before)",
+        f"  %status = call i32 @{inner}({GIVEN})",
+        "  call void @release_signals(ptr %before)",
+        "  ret i32 %status",
+    ]
+
+
 def _function(name: str, lines: Sequence[str]) -> str:
     """The text of a driver."""
-    return "\n".join([f"define {name}(ptr %list, ptr %arena, ptr %constants, ptr %table) {{", *lines, "}"])
+    return "\n".join([f"define {name}({GIVEN}) {{", *lines, "}"])
 
 
 def module_text(module: Module, drivers: Sequence[WrittenDriver]) -> tuple[str, list[str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -65,7 +64,6 @@ def estimate(units: Sequence[Unit], size_of: Callable[[Any], int]) -> int:
     return math.ceil(total)
 
 
-@functools.lru_cache(128)  # each question of sharing and of pausing asks again
 def _nanoseconds(region: Region) -> float:
     """A rough estimate of what a region takes on one thread, by its vectors."""
     points = math.prod(region.outer)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
-import os
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from headrace.loops.ir import Region, form_of
-from headrace.loops.verifier import verify_region
 from headrace_cpu.driver.estimates import SERIAL_NANOSECONDS, shared_nanoseconds, shared_points
 from headrace_cpu.driver.library_code import write_parts
 from headrace_cpu.driver.module import Module
@@ -17,16 +13,12 @@ from headrace_cpu.driver.processors import look_around
 from headrace_cpu.driver.sharing import ROW, SHARE, shares
 from headrace_cpu.driver.table import THREADS, entry
 from headrace_cpu.layout import Unit
+from headrace_cpu.llvm.signals import holding_signals
 from headrace_cpu.llvm.text import Text
-from headrace_cpu.loops.printer import PrintedRegion, print_region
+from headrace_cpu.loops.printer import printed_once
 from headrace_cpu.onednn import LibraryCall
 
 __all__ = ["SharedCall", "shared_call", "shared_pointers", "write_shared"]
-
-KEPT_FORMS = 128
-"""Forms whose text is kept: some ten kilobytes each."""
-SWITCHES = ("HEADRACE_PIPELINING", "HEADRACE_STREAMING")
-"""What the text of a region depends on besides."""
 
 _DECLARATIONS = {
     "GOMP_parallel": "declare void @GOMP_parallel(ptr, ptr, i32, i32)",
@@ -78,7 +70,7 @@ def shared_call(module: Module, t: Text, unit: Unit, position: int, pointers: Se
             write_parts(module, unit, position), points, nanoseconds, [*pointers, "%table"], may_fail=True
         )
     if unit.region is not None:
-        printed = _printed(unit.region, module.lanes)
+        printed = printed_once(unit.region, module.lanes)
         t.functions |= printed.functions
         symbol = module.regions.setdefault(printed.body, f"region{len(module.regions)}")
         t.functions[symbol] = printed.body.replace("SYMBOL", symbol)
@@ -91,25 +83,6 @@ def shared_call(module: Module, t: Text, unit: Unit, position: int, pointers: Se
     return SharedCall(symbol, points, nanoseconds, pointers)
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
-    """A region, equal to those of the same form."""
-
-    form: Hashable
-    region: Region = field(compare=False)
-
-
-def _printed(region: Region, lanes: int) -> PrintedRegion:
-    """The text of a region: layers of a network have many of one form."""
-    return _printed_form(_Form(form_of(region), region), lanes, tuple(map(os.environ.get, SWITCHES)))
-
-
-@functools.lru_cache(KEPT_FORMS)
-def _printed_form(item: _Form, lanes: int, switches: tuple[str | None, ...]) -> PrintedRegion:
-    verify_region(item.region)
-    return print_region(item.region, lanes)
-
-
 def write_shared(module: Module, t: Text, calls: Sequence[SharedCall]) -> None:
     """Write some calls: on threads, side by side, where there is enough work, or else one after the other."""
     firsts = list(itertools.accumulate((len(call.pointers) for call in calls), initial=0))[: len(calls)]
@@ -118,7 +91,7 @@ def write_shared(module: Module, t: Text, calls: Sequence[SharedCall]) -> None:
             t.line(f"store ptr {pointer}, ptr {t.put(f'getelementptr ptr, ptr %args, i64 {number}')}")
     points = sum(call.points for call in calls)
     if module.openmp and points > 1 and sum(call.nanoseconds for call in calls) >= SERIAL_NANOSECONDS:
-        t.functions |= {**_DECLARATIONS, **look_around()}
+        t.functions |= {**_DECLARATIONS, **look_around(), **holding_signals()}
         _wake_threads(t, _rows(module, t, firsts, calls), len(calls), points)
         return
     for first, call in zip(firsts, calls, strict=True):

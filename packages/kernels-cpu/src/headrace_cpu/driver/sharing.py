@@ -170,6 +170,7 @@ begin:
   %is.first = icmp eq i32 %t, 0
   br i1 %is.first, label %unit, label %other
 other:
+  call void @hold_signals(ptr null)
   %job.processor = getelementptr i64, ptr %job, i64 3
   call void @look_around(ptr %job.processor)
   br label %unit
@@ -216,4 +217,4 @@ end:
   ret void
 }}"""
 """What each thread of the pool runs: its part of each of some units, given their rows, how many, their pointers, where
-the first thread is, and which one that is (see `processors`)."""
+the first thread is, and which one that is (see `processors`). Other threads let signals wait (see `signals`)."""

@@ -71,7 +71,7 @@ class Host:
                 if code is None:
                     code = self._compiled(text, machine)
                     _write(key, code)
-                    _give_back()
+                    _give_memory_back()
                 if self._engine is None:
                     called = llvm.parse_assembly(f'target triple = "{self.triple}"\n{CONVERSIONS}')
                     self._engine = llvm.create_mcjit_compiler(called, machine)
@@ -110,8 +110,8 @@ def _dump(text: str, module: llvm.ModuleRef, machine: llvm.TargetMachine) -> Non
         stem.with_suffix(".s").write_text(machine.emit_assembly(module))
 
 
-def _give_back() -> None:
-    """Give back to the system what compiling has used: glibc would keep it, on top of what a step then needs."""
+def _give_memory_back() -> None:
+    """Give the system what compiling has used: glibc would keep it, 1 to 10 MB, on top of what a step then needs."""
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:

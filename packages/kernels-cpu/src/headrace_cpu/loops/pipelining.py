@@ -24,6 +24,7 @@ __all__ = ["Made", "Pipeline", "Stage", "pipeline_of", "touched"]
 Made = tuple[Literal["local", "row"], int]
 """What a stage makes for others: a local or a row buffer, with its number."""
 
+SWITCH = "HEADRACE_PIPELINING"
 MANY = 128
 """Rows of each thread from which on it pays: each computes up to six in vain at the beginning and the end."""
 LONG = 128
@@ -94,7 +95,7 @@ def pipeline_of(region: Region) -> Pipeline | None:
     """
     stages = _stages(region)
     rows = math.prod(region.outer)
-    if len(stages) < 2 or rows < MANY or not _are_alike(stages) or os.environ.get("HEADRACE_PIPELINING") == "off":
+    if len(stages) < 2 or rows < MANY or not _are_alike(stages) or os.environ.get(SWITCH) == "off":
         return None
     axis = stages[0].loop.axes[0]
     widest = max(buffer.dtype.size for buffer in region.buffers)

@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Sequence
+import os
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
-from headrace.loops.ir import Region
+from headrace.loops.ir import Region, form_of
+from headrace.loops.verifier import verify_region
 from headrace_cpu.llvm.text import Text
+from headrace_cpu.loops import pipelining, streaming
 from headrace_cpu.loops.chains import is_slow, points_together, sums_apart
 from headrace_cpu.loops.loop_code import LoopCode
 from headrace_cpu.loops.pipelining import Pipeline, pipeline_of
@@ -24,7 +27,12 @@ from headrace_cpu.loops.point import Point, Row
 from headrace_cpu.loops.stages import Stages, row_buffer_bytes, spare_bytes
 from headrace_cpu.loops.streaming import LINE, Ahead, next_lines, next_rows, streamed_buffers, write_fence
 
-__all__ = ["PrintedRegion", "print_region"]
+__all__ = ["PrintedRegion", "print_region", "printed_once"]
+
+KEPT_FORMS = 128
+"""Forms whose text is kept: some ten kilobytes each."""
+SWITCHES = (pipelining.SWITCH, streaming.SWITCH)
+"""What the text of a region depends on besides its form and the lanes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +48,31 @@ class PrintedRegion:
     functions: dict[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """A region, equal to those of the same form."""
+
+    form: Hashable
+    region: Region = field(compare=False)
+
+
+def printed_once(region: Region, lanes: int) -> PrintedRegion:
+    """What `print_region` gives, which is kept for other regions of the form: layers of a network have many of one."""
+    return _printed_form(_Form(form_of(region), region), lanes, tuple(map(os.environ.get, SWITCHES)))
+
+
+@functools.lru_cache(KEPT_FORMS)
+def _printed_form(item: _Form, lanes: int, switches: tuple[str | None, ...]) -> PrintedRegion:
+    return print_region(item.region, lanes)
+
+
 def print_region(region: Region, lanes: int) -> PrintedRegion:
-    """Print one region for vectors of that many lanes."""
+    """Print one region for vectors of that many lanes.
+
+    Raises:
+      InternalError: it breaks a rule of the loop IR.
+    """
+    verify_region(region)
     streamed = streamed_buffers(region, lanes)
     form, pipeline = _chosen(region, streamed)
     ahead = next_rows(form) if pipeline is None and not is_slow(form) else next_lines(form, streamed)

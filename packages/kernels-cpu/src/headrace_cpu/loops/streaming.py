@@ -17,6 +17,7 @@ from headrace_cpu.llvm.text import Text
 
 __all__ = ["AHEAD", "LINE", "Ahead", "next_lines", "next_rows", "streamed_buffers", "write_fence"]
 
+SWITCH = "HEADRACE_STREAMING"
 LINE = 64
 """Bytes of a line of the cache."""
 LARGE = 32 << 20
@@ -108,7 +109,7 @@ def _loads(loop: Loop) -> set[tuple[int, Access]]:
 
 
 def _is_wanted() -> bool:
-    return os.environ.get("HEADRACE_STREAMING") != "off"
+    return os.environ.get(SWITCH) != "off"
 
 
 def _is_large(buffer: Buffer, role: Role, size: int) -> bool:

@@ -20,7 +20,7 @@ import numpy as np
 
 from headrace.errors import InternalError
 from headrace.types import Array, DType
-from headrace_cpu.llvm.signals import signals_wait
+from headrace_cpu.llvm.signals import held_signals
 
 __all__ = ["Argument", "Descriptor", "OneDnn", "Primitive", "dims", "onednn"]
 
@@ -312,7 +312,7 @@ class OneDnn:
         stream, primitive, table, *memories = self.entries([reorder], keep)
         for memory, array in zip(memories, arrays, strict=True):
             self._check("dnnl_memory_set_data_handle", Pointer(memory), Pointer(array.ctypes.data))
-        with signals_wait():
+        with held_signals():
             self._check("dnnl_primitive_execute", Pointer(primitive), Pointer(stream), len(arrays), Pointer(table))
             self._check("dnnl_stream_wait", Pointer(stream))
         return result

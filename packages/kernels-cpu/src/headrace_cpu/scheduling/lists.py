@@ -106,7 +106,7 @@ def separated(program: Program) -> Program:
                 tensors.append(program.tensors[number])
         if line.op.type in ("EmptyTensorList", "TensorListReserve"):
             making[line.outputs[0]] = len(lines)
-        lines.append(replace(line, inputs=tuple(inputs)))
+        lines.append(line if inputs == list(line.inputs) else replace(line, inputs=tuple(inputs)))
     return replace(program, lines=tuple(lines), tensors=tuple(tensors))
 
 
