@@ -80,7 +80,7 @@ class VariableStorage(Protocol):
         """Lock the variable and give an array without gaps that holds its value and that nobody else sees.
 
         For code that writes several variables at one moment; it takes their locks in the order of `id` and must call
-        `release` for each, whatever happens.
+        `release` for each, whatever happens: a Ctrl-C may come before it has what this gives.
 
         Args:
           fresh: the shape of an array to give instead, of any content, where all of the value will be written anyway
@@ -91,7 +91,10 @@ class VariableStorage(Protocol):
         """
 
     def release(self, value: Array | None) -> None:
-        """Make the array that `acquire` gave the value, or keep the old one if it is None; unlock."""
+        """Make the array that `acquire` gave the value, or keep the old one if it is None; unlock.
+
+        Nothing happens where the calling thread does not hold the lock.
+        """
 
     def destroy(self) -> None:
         """Forget the value; the variable is uninitialised again."""

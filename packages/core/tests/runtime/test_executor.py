@@ -234,8 +234,9 @@ def test_a64_with_one_parallel_iteration_they_do_not_overlap(place: str) -> None
     pending = _session(graph).run_async(total)
     assert _places[place].waiting.wait(10)
     pending.cancel()
-    with pytest.raises(hr.errors.CancelledError, match=r"TestMeet(.|\n)*1 came"):
+    with pytest.raises(hr.errors.CancelledError):  # what counts iterations may be what it comes to first
         pending.result(timeout=10)
+    assert _places[place].come == 1
 
 
 def test_the_first_error_ends_the_step_and_nothing_goes_on_after_it(place: str) -> None:

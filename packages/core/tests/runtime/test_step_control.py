@@ -294,7 +294,7 @@ else:
             "hr.FIFOQueue(2, [hr.float32]).dequeue()", "started.set(); session.run_async(fetch).result()", id="async"
         ),
         pytest.param(
-            "hr.add_n([hr.tanh(hr.apply_op('Signal', hr.zeros([300, 300])) + float(i)) for i in range(1000)])",
+            "hr.add_n([hr.tanh(hr.apply_op('Signal', hr.zeros([300, 300])) + 1.0) for _ in range(1000)])",
             "while True: session.run(fetch)",
             id="long chain",
         ),

@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+import math
 import re
+from typing import Any
 
+import numpy as np
 import pytest
 
 from headrace.types import DType, float32, int64
-from headrace_cpu.llvm.text import Text, combine
+from headrace_cpu.llvm.text import Text, combine, float_literal
+
+
+@pytest.mark.parametrize(
+    "number", [0.0, -0.0, 1.5, 65504.0, 65519.9, 65520.0, 1e9, -1e9, math.inf, -math.inf, math.nan]
+)
+@pytest.mark.parametrize(
+    ("element", "dtype", "bits"),
+    [("half", np.float16, np.uint16), ("float", np.float32, None), ("double", float, None)],
+)
+def test_a_number_is_written_as_its_type_rounds_it(number: float, element: str, dtype: Any, bits: Any) -> None:
+    with np.errstate(over="ignore"):
+        rounded = dtype(number)
+    literal = int(float_literal(number, element).removeprefix("0x").removeprefix("H"), 16)
+    if bits is None:  # written as the double of the same value
+        rounded, bits = np.float64(rounded), np.uint64
+    found = np.array(literal, bits).view(rounded.dtype)
+    np.testing.assert_array_equal(found, rounded)
+    assert np.signbit(found) == np.signbit(rounded) or math.isnan(number)
 
 
 def test_a_copy_declares_what_it_calls() -> None:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import re
+import sys
+import threading
+from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
 import numpy as np
 import pytest
 
+import headrace as hr
 from headrace.errors import InternalError
+from headrace.runtime import resources
+from headrace_cpu.driver.table import FIRST_HANDLE
+from headrace_cpu.step import calling
 from headrace_cpu.step.calling import Failure, call_updating, checked, lock_order
 
 
@@ -47,7 +57,8 @@ class Storage:
 
 
 def updated(storages: list[Any], driver: Any) -> None:
-    call_updating(driver, [None, "x", None], [1, None, 0], storages, [None, (2,)], 3, 0, 0, None, ())
+    table = [0] * FIRST_HANDLE
+    call_updating(driver, [None, "x", None], [1, None, 0], storages, [None, (2,)], 3, 0, 0, table, ())
 
 
 def test_an_update_writes_the_variables_between_their_locks() -> None:
@@ -75,6 +86,57 @@ def test_variables_keep_their_values_where_an_update_fails() -> None:
     with pytest.raises(InternalError, match="no value"):
         updated([begun, Storage(fails=True)], lambda *_: 0)
     assert begun.events == [("acquire", None, 3), "old"]
+
+
+def test_an_interrupt_at_any_point_of_an_update_leaves_no_lock_and_all_variables_of_one_moment() -> None:
+    with hr.Graph().as_default() as graph:
+        variables = [hr.Variable(np.zeros(4, np.float32), name=f"v{number}") for number in range(3)]
+        step = hr.group([variable.assign_add(hr.ones([4])) for variable in variables])
+    names = [variable.name for variable in variables]
+    session = hr.Session(graph, config=hr.config(backend="cpu"))
+    session.run(step)
+    interrupts = 0
+    for countdown in itertools.count(1):
+        kept = session.read_variables(names[:1]) if countdown % 2 else {}  # that one is written elsewhere
+        with interrupted_at(countdown) as left, contextlib.suppress(KeyboardInterrupt):
+            session.run(step)
+        found: list[Any] = []
+        reader = threading.Thread(target=lambda found=found: found.append(session.read_variables(names)), daemon=True)
+        reader.start()
+        reader.join(10)
+        assert found, f"a lock is held after an interrupt at {left}"
+        assert len({float(value[0]) for value in found[0].values()}) == 1, left
+        del kept
+        interrupts += bool(left)
+        if not left:
+            break
+    assert interrupts > 100
+
+
+@contextlib.contextmanager
+def interrupted_at(countdown: int) -> Iterator[list[str]]:
+    """Raise KeyboardInterrupt before an instruction, the one of that number, of the code around variables."""
+    left: list[str] = []
+    files = (calling.__file__, resources.__file__)
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal countdown
+        if frame.f_code.co_filename not in files:
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        if event == "opcode":
+            countdown -= 1
+            if countdown == 0:
+                left.append(f"{frame.f_code.co_name}:{frame.f_lineno}")
+                raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield left
+    finally:
+        sys.settrace(before)
 
 
 def test_locks_have_one_order() -> None:

@@ -46,7 +46,7 @@ class VariableBuffer:
         self.shape = shape
         self._value: Array | None = None
         self._spare: weakref.ref[SpareMemory] | None = None  # its owner may go without a word
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # it knows who holds it
 
     @property
     def is_initialized(self) -> bool:
@@ -122,10 +122,11 @@ class VariableBuffer:
             raise
 
     def release(self, value: Array | None) -> None:
-        """Keep what `acquire` gave, or with None the old value, and unlock."""
-        if value is not None:
-            self._value = value
-        self._lock.release()
+        """Keep what `acquire` gave, or with None the old value, and unlock, if this thread holds the lock."""
+        if self._lock._is_owned():  # type: ignore[attr-defined]  # as `threading.Condition` asks
+            if value is not None:
+                self._value = value
+            self._lock.release()
 
     def destroy(self) -> None:
         """Forget the value."""

@@ -17,7 +17,7 @@ from headrace_cpu.driver.block import Block, ConstantPlace
 from headrace_cpu.driver.module import Module
 from headrace_cpu.driver.nested_code import write_nested
 from headrace_cpu.driver.pausing import Stop
-from headrace_cpu.driver.table import ACTIVE, ARRAY_TYPE, LIBRARY_THREADS, entry
+from headrace_cpu.driver.table import ACTIVE, ARRAY_TYPE, DONE, LIBRARY_THREADS, entry, set_entry
 from headrace_cpu.driver.units import frame, may_pause, write_units
 from headrace_cpu.layout import Unit
 from headrace_cpu.llvm.signals import HELD_BYTES, holding_signals
@@ -76,6 +76,7 @@ def write_driver(module: Module, block: Block, stops: Sequence[Stop], together: 
     body = module.text()
     body.count = t.count
     write_units(module, body, block, data, stops, together)
+    set_entry(body, DONE, "1")
     if module.openmp and module.library:
         _bound_library(t)
     symbol = module.symbol(f"{PREFIX}_")

@@ -11,6 +11,7 @@ __all__ = [
     "ACTIVE",
     "ARRAY_TYPE",
     "BUDGET",
+    "DONE",
     "FAILED",
     "FIRST_HANDLE",
     "GROW",
@@ -28,12 +29,12 @@ __all__ = [
 
 (
     ARRAY_TYPE, THREADS, LIBRARY_THREADS, TRACED, BUDGET, RESUMED, ACTIVE, STORES, GROW_STORE, GROW_BYTES, FAILED,
-    FIRST_HANDLE,
-) = range(12)  # fmt: skip
+    DONE, FIRST_HANDLE,
+) = range(13)  # fmt: skip
 """Positions in the table: the type object of arrays; how many threads regions may use, and libraries; whether somebody
 follows the step, how many nanoseconds are left until a pause, whether the driver goes on where it paused, and the state
 that says where; the stores of lists, which of them is to grow, and to how many bytes; one more than the position of a
-unit that failed on one of the threads; the first handle."""
+unit that failed on one of the threads; whether the driver has come to its end; the first handle."""
 PAUSED, GROW = -2, -3
 """The answers of a function that wants to be called again."""
 

@@ -32,9 +32,8 @@ def compute_type(dtype: DType) -> str:
 def float_literal(number: float, element: str) -> str:
     """A number as LLVM reads it: the bits of a double, rounded first where the type is narrower."""
     if element == "half":
-        (bits,) = (
-            struct.unpack("<H", struct.pack("<e", number)) if abs(number) < 65520 else (0x7C00 | (number < 0) << 15,)
-        )
+        is_large = abs(number) >= 65520  # so a NaN is not
+        (bits,) = (0x7C00 | (number < 0) << 15,) if is_large else struct.unpack("<H", struct.pack("<e", number))
         return f"0xH{bits:04X}"
     rounded = number
     if element == "float":

@@ -7,6 +7,7 @@ handle: models come and go in a server, and each kept description of a primitive
 from __future__ import annotations
 
 import ctypes
+import functools
 import importlib.metadata
 import os
 import threading
@@ -69,16 +70,16 @@ class Primitive:
 class _Owned(int):
     """A handle that is destroyed with the last reference to this object."""
 
-    _destroy: Callable[[Pointer], int]
+    _destroy: Callable[[], int]
 
     def __new__(cls, handle: Pointer, destroy: Callable[[Pointer], int]) -> Self:
         """Take a handle, and the library's function for its end."""
         made = super().__new__(cls, handle.value or 0)
-        made._destroy = destroy
+        made._destroy = functools.partial(destroy, Pointer(handle.value))  # at the end of a process names are gone
         return made
 
     def __del__(self) -> None:
-        self._destroy(Pointer(self))
+        self._destroy()
 
 
 class _ExecutionArgument(ctypes.Structure):

@@ -19,7 +19,7 @@ from headrace.interfaces import OpHook, VariableStorage
 from headrace.plan import Line, TensorList, current_step, exhausted, explained, group_inputs
 from headrace.types import Array, DType, Shape
 from headrace_cpu.driver.block import Place
-from headrace_cpu.driver.table import ACTIVE, BUDGET, GROW, GROW_BYTES, GROW_STORE, PAUSED, RESUMED, TRACED
+from headrace_cpu.driver.table import ACTIVE, BUDGET, DONE, GROW, GROW_BYTES, GROW_STORE, PAUSED, RESUMED, TRACED
 
 __all__ = [
     "Failure",
@@ -249,7 +249,8 @@ def call_updating(
       table: numbers of this process (see `driver`).
       failures: what the failure of each unit means.
     """
-    held: list[Array] = []
+    held: list[Array | None] = []
+    table[DONE] = 0
     try:
         for storage, shape in zip(storages, blank, strict=True):
             held.append(storage.acquire(shape, threads))
@@ -259,14 +260,18 @@ def call_updating(
             status = driver([_compact(item) for item in filled], arena, constants, table)
         if status:
             raise _failed(status, failures, filled, arena, constants)
-    except BaseException:
-        for storage, _ in zip(storages, held, strict=False):
-            storage.release(None)
+        filled = items = []
+        _give_back(storages, held)
+    except BaseException:  # a Ctrl-C may come anywhere: what the driver has written counts if it came to its end
+        _give_back(storages, held if table[DONE] else [None] * len(storages))
         raise
-    filled = items = []
-    held.reverse()
-    for storage in storages:
-        storage.release(held.pop())
+
+
+def _give_back(storages: Sequence[VariableStorage], values: list[Array | None]) -> None:
+    """Release variables with their new values, or with None; those that were released before stay as they are."""
+    for position, storage in enumerate(storages):
+        storage.release(values[position])
+        values[position] = None  # who holds a value is taken for a reader of it
 
 
 def lock_order(storages: Iterable[VariableStorage]) -> list[VariableStorage]:

@@ -233,7 +233,7 @@ class StepSource:
         )
         items = joined([Expression("None") if key in written else self._item(key) for key in block.slots])
         storing = f"slots{number}, held{number}, blank{number}, context.threads"
-        tail = f"context.arena, constants, context.addresses[{table}]"
+        tail = f"context.arena, constants, context.tables[{table}]"
         text = f"update(run{number}, [{items.text}], {storing}, {tail}, where{number})"
         return Statement(text, f"hook({started}); {text}", items.reads)
 
