@@ -1,9 +1,9 @@
-"""What blocked layouts of images would gain: oneDNN's convolutions of NHWC images beside those of layouts it chooses.
+"""What other layouts of images would gain: oneDNN's convolutions of NHWC images beside those of layouts it chooses.
 
 The layers are those of ResNet-50 for one and eight images, and of VGG-A and AlexNet for sixteen. Filters always have
 the layout that oneDNN chooses; bringing images into another one and back is not counted, so this is the most that a
-network gains that stays in it. The two take turns, round by round. It prints medians over the rounds in microseconds
-and, for each network, the ratio of the sums over its layers.
+network gains that stays in it. The two take turns, round by round. It prints medians over the rounds in microseconds,
+which layout was chosen, and for each network the ratio of the sums over its layers.
 
 Run: `python layouts.py [--quick] [--json FILE]`.
 """
@@ -50,25 +50,27 @@ NETWORKS = [("ResNet-50", 1, RESNET), ("ResNet-50", 8, RESNET), ("VGG-A", 16, VG
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One row: medians in microseconds of a layer in NHWC and in the layout that oneDNN chooses."""
+    """One row: medians in microseconds of a layer in NHWC and as oneDNN chooses, and whether that is another layout."""
 
     network: str
     images: int
     layer: Layer
     nhwc: float
     chosen: float
+    differs: bool
 
 
-def convolution(library: OneDnn, images: int, layer: Layer, *, chosen: bool) -> Callable[[], None]:
-    """A convolution forward with a bias, padded to keep the size."""
+def convolution(library: OneDnn, images: int, layer: Layer, *, chosen: bool) -> tuple[Callable[[], None], bool]:
+    """A convolution forward with a bias, padded to keep the size, and whether it reads NHWC."""
     size, given, made, taps, stride, _ = layer
     left = -(-size // stride)
 
+    def plain(channels: int, side: int) -> capi.Descriptor:
+        strides = channels * side * side, 1, channels * side, channels
+        return library.strided((images, channels, side, side), float32, strides)
+
     def described(channels: int, side: int) -> capi.Descriptor:
-        shape = (images, channels, side, side)
-        if chosen:
-            return library.any(shape, float32)
-        return library.strided(shape, float32, (channels * side * side, 1, channels * side, channels))
+        return library.any((images, channels, side, side), float32) if chosen else plain(channels, side)
 
     bias = library.strided((made,), float32, (1,))
     filters = library.any((made, given, taps, taps), float32)
@@ -102,7 +104,7 @@ def convolution(library: OneDnn, images: int, layer: Layer, *, chosen: bool) -> 
     def run(_: Sequence[object] = (keep, arrays)) -> None:
         library.library.dnnl_primitive_execute(*given_to)
 
-    return run
+    return run, library.same(layouts[0][1], plain(given, size))
 
 
 def median(run: Callable[[], None], seconds: float) -> float:
@@ -130,13 +132,15 @@ def main() -> None:
     results: list[Result] = []
     for network, images, layers in NETWORKS[:1] if options.quick else NETWORKS:
         for layer in layers:
-            runs = [convolution(library, images, layer, chosen=chosen) for chosen in (False, True)]
+            made = [convolution(library, images, layer, chosen=chosen) for chosen in (False, True)]
+            runs, differs = [run for run, _ in made], not made[1][1]
             with held_signals():
                 rounds = [[median(run, 0.1) for run in runs] for _ in range(1 if options.quick else 5)]
             nhwc, chosen = (statistics.median(column) for column in zip(*rounds, strict=True))
-            results.append(Result(network, images, layer, nhwc, chosen))
+            results.append(Result(network, images, layer, nhwc, chosen, differs))
             print(
                 f"{network} x {images}  {layer!s:28} NHWC {nhwc:9.1f} us  chosen {chosen:9.1f} us  {chosen / nhwc:.2f}"
+                f"  {'another layout' if differs else 'NHWC'}"
             )
         own = [row for row in results if (row.network, row.images) == (network, images)]
         sums = [sum(getattr(row, name) * row.layer[-1] for row in own) for name in ("nhwc", "chosen")]
