@@ -12,9 +12,9 @@ from headrace.errors import GraphError, HeadraceError, NotFoundError, known_name
 from headrace.graph.attr import AttrValue
 from headrace.graph.device_name import canonical_device
 from headrace.graph.effect_order import EffectOrder
-from headrace.graph.frames import MAY_NOT_RUN, check_back_edge
+from headrace.graph.frames import check_back_edge
 from headrace.graph.function_library import FunctionLibrary
-from headrace.graph.inference import check_inputs, complete_attrs, infer_specs, open_specs, sees_the_same
+from headrace.graph.inference import attrs_and_specs, sees_the_same
 from headrace.graph.op_def import OpDef, lookup_op_def
 from headrace.graph.operation import Operation, Tensor
 from headrace.graph.scopes import Scope, check_name, current_scope, enter, requested_device
@@ -264,7 +264,9 @@ class Graph:
             if like is not None and like.attrs is attrs and sees_the_same(like, inputs):
                 values, specs = like.attrs, like.outputs
             else:
-                values, specs = self._completed(definition, requested, attrs or {}, inputs, may_not_run=may_not_run)
+                values, specs = attrs_and_specs(
+                    definition, requested, attrs or {}, inputs, self.functions, may_not_run=may_not_run
+                )
         except HeadraceError as error:
             error.at(place())
             raise
@@ -341,26 +343,6 @@ class Graph:
                 self.handles, self.versions = handles, versions
                 restore_functions()
                 raise
-
-    def _completed(
-        self,
-        definition: OpDef,
-        name: str,
-        attrs: Mapping[str, AttrValue],
-        inputs: Sequence[Tensor],
-        *,
-        may_not_run: bool,
-    ) -> tuple[Mapping[str, AttrValue], Sequence[TensorSpec | Tensor]]:
-        """All attributes of a new operation, and what is known of its outputs."""
-        values = complete_attrs(definition, attrs)
-        check_inputs(definition, values, inputs)
-        try:
-            return values, infer_specs(definition, name, values, inputs, self.functions)
-        except HeadraceError:
-            if not may_not_run and MAY_NOT_RUN not in values:
-                raise
-            values = {**values, MAY_NOT_RUN: True}
-            return values, open_specs(definition, values)
 
     def _name_of_rule(self, op_type: str, scope: Scope) -> str:
         """The name of the gradient rule in force for a type; one that has none gets a name that ends with the graph."""

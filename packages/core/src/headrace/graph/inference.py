@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import AttrError, DTypeError, HeadraceError, InternalError
 from headrace.graph.attr import REQUIRED, AttrValue, RawAttr, spec_of
+from headrace.graph.frames import MAY_NOT_RUN
 from headrace.graph.function_library import FunctionLibrary
 from headrace.graph.handle_spec import variable_spec
 from headrace.graph.list_spec import list_spec
@@ -19,9 +20,30 @@ from headrace.types import Array, Shape, TensorSpec
 if TYPE_CHECKING:
     from headrace.graph.functions import Body
 
-__all__ = ["check_inputs", "complete_attrs", "infer_specs", "open_specs", "sees_the_same"]
+__all__ = ["attrs_and_specs", "infer_specs", "sees_the_same"]
 
 _ONE_SHAPE_EACH = "let the shape function return a list with one hr.Shape for each output"
+
+
+def attrs_and_specs(
+    op_def: OpDef,
+    name: str,
+    given: Mapping[str, AttrValue],
+    inputs: Sequence[Tensor],
+    functions: FunctionLibrary,
+    *,
+    may_not_run: bool,
+) -> tuple[Mapping[str, AttrValue], Sequence[TensorSpec | Tensor]]:
+    """All attributes of a new operation, and what is known of its outputs (see `Graph.create_op`)."""
+    attrs = complete_attrs(op_def, given)
+    check_inputs(op_def, attrs, inputs)
+    try:
+        return attrs, infer_specs(op_def, name, attrs, inputs, functions)
+    except HeadraceError:
+        if not may_not_run and MAY_NOT_RUN not in attrs:
+            raise
+        attrs = {**attrs, MAY_NOT_RUN: True}
+        return attrs, open_specs(op_def, attrs)
 
 
 def complete_attrs(op_def: OpDef, given: Mapping[str, AttrValue]) -> dict[str, AttrValue]:
