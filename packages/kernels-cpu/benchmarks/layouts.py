@@ -11,11 +11,10 @@ Run: `python layouts.py [--quick] [--json FILE]`.
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -95,15 +94,7 @@ def convolution(library: OneDnn, images: int, layer: Layer, *, chosen: bool) -> 
         return len(arrays) - 1
 
     arguments = [(number, place, layout) for place, (number, layout) in enumerate(layouts)]
-    keep: list[object] = []
-    stream, primitive, table, *memories = library.entries([library.working(description, arguments, room)], keep)
-    for memory, array in zip(memories, arrays, strict=True):
-        library.library.dnnl_memory_set_data_handle(ctypes.c_void_p(memory), ctypes.c_void_p(array.ctypes.data))
-    given_to = ctypes.c_void_p(primitive), ctypes.c_void_p(stream), len(memories), ctypes.c_void_p(table)
-
-    def run(_: Sequence[object] = (keep, arrays)) -> None:
-        library.library.dnnl_primitive_execute(*given_to)
-
+    run = library.execution(library.working(description, arguments, room), arrays)
     return run, library.same(layouts[0][1], plain(given, size))
 
 

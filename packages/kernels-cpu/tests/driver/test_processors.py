@@ -36,8 +36,9 @@ def count():
     threads = set(os.listdir("/proc/self/task"))
     session.run(result)
     pool = [int(thread) for thread in set(os.listdir("/proc/self/task")) - threads]
-    moved, deadline = 0, time.monotonic() + 30
-    for attempt in range(50) if "all" in sys.argv else iter(lambda: moved > 0 or time.monotonic() > deadline, True):
+    steps, moved, deadline = 0, 0, time.monotonic() + 30
+    while steps < 50 if "all" in sys.argv else not moved and time.monotonic() < deadline:
+        steps += 1
         here = int(open("/proc/thread-self/stat").read().rsplit(")", 1)[1].split()[36])
         if "bound" in sys.argv:
             os.sched_setaffinity(0, {here})

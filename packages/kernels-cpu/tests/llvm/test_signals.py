@@ -14,7 +14,7 @@ import pytest
 import headrace as hr
 from headrace_cpu.llvm.signals import held_signals, holding_signals
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="signals of Linux")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only on Linux do signals wait")
 
 SCRIPT = """
 import ctypes, signal, sys

@@ -98,25 +98,28 @@ def test_an_interrupt_at_any_point_of_an_update_leaves_no_lock_and_all_variables
     interrupts = 0
     for countdown in itertools.count(1):
         kept = session.read_variables(names[:1]) if countdown % 2 else {}  # that one is written elsewhere
-        with interrupted_at(countdown) as left, contextlib.suppress(KeyboardInterrupt):
+        with interrupted_at(countdown) as where, contextlib.suppress(KeyboardInterrupt):
             session.run(step)
         found: list[Any] = []
         reader = threading.Thread(target=lambda found=found: found.append(session.read_variables(names)), daemon=True)
         reader.start()
         reader.join(10)
-        assert found, f"a lock is held after an interrupt at {left}"
-        assert len({float(value[0]) for value in found[0].values()}) == 1, left
+        assert found, f"a lock is held after an interrupt at {where}"
+        assert len({float(value[0]) for value in found[0].values()}) == 1, where
         del kept
-        interrupts += bool(left)
-        if not left:
+        interrupts += bool(where)
+        if not where:
             break
     assert interrupts > 100
 
 
 @contextlib.contextmanager
 def interrupted_at(countdown: int) -> Iterator[list[str]]:
-    """Raise KeyboardInterrupt before an instruction, the one of that number, of the code around variables."""
-    left: list[str] = []
+    """Raise KeyboardInterrupt before an instruction, the one of that number, of the code around variables.
+
+    Gives a list, to which it adds where that was: nothing, if there are not so many.
+    """
+    where: list[str] = []
     files = (calling.__file__, resources.__file__)
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
@@ -127,14 +130,14 @@ def interrupted_at(countdown: int) -> Iterator[list[str]]:
         if event == "opcode":
             countdown -= 1
             if countdown == 0:
-                left.append(f"{frame.f_code.co_name}:{frame.f_lineno}")
+                where.append(f"{frame.f_code.co_name}:{frame.f_lineno}")
                 raise KeyboardInterrupt
         return trace
 
     before = sys.gettrace()
     sys.settrace(trace)
     try:
-        yield left
+        yield where
     finally:
         sys.settrace(before)
 

@@ -308,15 +308,28 @@ class OneDnn:
             arrays.append(np.empty(size, np.uint8))
             return 2
 
-        keep: list[Any] = []
-        reorder = self.reorder(source, target, 0, 1, room)
-        stream, primitive, table, *memories = self.entries([reorder], keep)
-        for memory, array in zip(memories, arrays, strict=True):
-            self._check("dnnl_memory_set_data_handle", Pointer(memory), Pointer(array.ctypes.data))
+        execute = self.execution(self.reorder(source, target, 0, 1, room), arrays)
         with held_signals():
-            self._check("dnnl_primitive_execute", Pointer(primitive), Pointer(stream), len(arrays), Pointer(table))
-            self._check("dnnl_stream_wait", Pointer(stream))
+            execute()
         return result
+
+    def execution(self, primitive: Primitive, arrays: Sequence[Array]) -> Callable[[], None]:
+        """What executes a primitive from Python; to be called while signals wait (see `signals`).
+
+        Args:
+          primitive: what to execute.
+          arrays: the memory of each pointer that its arguments name.
+        """
+        keep: list[Any] = [arrays]
+        stream, function, table, *memories = self.entries([primitive], keep)
+        for memory, (_, pointer, _) in zip(memories, primitive.arguments, strict=True):
+            self._check("dnnl_memory_set_data_handle", Pointer(memory), Pointer(arrays[pointer].ctypes.data))
+        return functools.partial(self._execute, keep, function, stream, len(memories), table)
+
+    def _execute(self, _: list[Any], function: int, stream: int, count: int, table: int) -> None:
+        """Execute handles; what they stand for is given too, so that it is there as long as somebody may do this."""
+        self._check("dnnl_primitive_execute", Pointer(function), Pointer(stream), count, Pointer(table))
+        self._check("dnnl_stream_wait", Pointer(stream))
 
     def weighted_sum(self, scales: Sequence[float], layout: Descriptor) -> int | None:
         """Describe the sum of arrays of one layout, each times a number."""
