@@ -12,14 +12,17 @@ from headrace_cpu.onednn import onednn
 KERNEL = "headrace_cpu.few_rows"
 
 
-def product(x: Array, w: Array, *added: Array, threads: int = 1, turned: bool = False) -> tuple[Array, list[str]]:
-    """X w and what is added to that, w from a variable in which it may lie turned; and what computed it."""
+def product(
+    x: Array, w: Array, *added: Array, threads: int = 1, turned: bool = False, relu: bool = False
+) -> tuple[Array, list[str]]:
+    """X w, what is added to that and relu, w from a variable in which it may lie turned; and what computed it."""
     with hr.Graph().as_default() as graph:
         feeds = {hr.placeholder(array.dtype, array.shape): array for array in (x, *added)}
         given, *others = feeds
         result = hr.matmul(given, hr.Variable(w.T if turned else w).value, transpose_b=turned)
         for other in others:
             result = result + other
+        result = hr.nn.relu(result) if relu else result
     with hr.Session(graph, config=hr.config(backend="cpu", threads=threads)) as session:
         work = session.explain(result, feeds).work
         return np.asarray(session.run(result, feeds)), [item.kernel for item in work]
@@ -99,6 +102,18 @@ def test_what_is_no_number_goes_where_it_is_used(turned: bool) -> None:
     assert np.isnan(found[0]).all()
     assert np.isfinite(found[1, :32]).all()
     assert np.isnan(found[1, 32])
+
+
+@pytest.mark.parametrize("columns", [5, 16, 300])
+@pytest.mark.parametrize("turned", [False, True])
+def test_relu_is_done_besides_and_keeps_what_is_no_number(columns: int, turned: bool) -> None:
+    x, w, bias = normal(6, 50), normal(50, columns, seed=1), normal(columns, seed=2)
+    x[1, 3] = np.nan
+    plain, _ = product(x, w, bias, turned=turned)
+    found, kernels = product(x, w, bias, turned=turned, relu=True)
+    assert kernels == [KERNEL]
+    np.testing.assert_array_equal(found, np.maximum(plain, 0))
+    assert np.isnan(found[1]).all()
 
 
 def test_many_rows_other_dtypes_and_constants_are_for_others() -> None:

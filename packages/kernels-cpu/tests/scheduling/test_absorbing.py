@@ -89,7 +89,7 @@ def test_so_does_a_matrix_product(narrow: bool) -> None:
     def build(x: hr.Tensor, w: hr.Tensor, b: hr.Tensor, r: hr.Tensor) -> hr.Tensor:
         return hr.nn.relu(hr.nn.bias_add(x @ w, b) + r)
 
-    arrays = normal(7, 19), normal(19, 33), normal(33), normal(7, 33)
+    arrays = normal(70, 19), normal(19, 33), normal(33), normal(70, 33)
     assert names(*absorbed(build, *arrays)) == ["AddV2", "Relu"]
     compared(build, *arrays, options=hr.mixed_precision if narrow else None)
 

@@ -47,7 +47,7 @@ def write_parts(module: Module, unit: Unit, position: int) -> str:
     """
     symbol, t = module.symbol("parts"), module.text()
     module.functions[symbol] = ""  # the name is taken
-    pointers = [t.argument(number) for number in range(len(unit.keys) + len(unit.scratch))]
+    pointers = [t.argument(number) for number in range(unit.pointers)]
     t.line(f"%table = load ptr, ptr {t.put(f'getelementptr ptr, ptr %args, i64 {len(pointers)}')}")
 
     def failed(wrong: str) -> None:

@@ -51,7 +51,7 @@ class SharedCall:
 
 def shared_pointers(unit: Unit) -> int:
     """How many pointers threads are given of a unit; a call in parts also needs the driver's table."""
-    return len(unit.keys) + len(unit.scratch) + isinstance(unit.call, LibraryCall)
+    return unit.pointers + isinstance(unit.call, LibraryCall)
 
 
 def shared_call(module: Module, t: Text, unit: Unit, position: int, pointers: Sequence[str]) -> SharedCall:

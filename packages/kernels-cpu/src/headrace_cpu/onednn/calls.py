@@ -73,6 +73,7 @@ class Request:
         come after those of the outputs.
       packed: the second factor of a product lies in memory in the layout that the product likes best.
       onto: how many times what the memory of the result holds before is added to it, for an epilogue with that.
+      has_relu: what is negative after that becomes 0, and NaN stays NaN.
       places: for each input, then the first output, how it lies in the memory that its pointer stands for, or None
         where it has that for itself. Only products and convolutions have such; empty where all have it for themselves.
     """
@@ -83,6 +84,7 @@ class Request:
     epilogue: tuple[tuple[str, DType], ...] = ()
     packed: bool = False
     onto: float = 0.0
+    has_relu: bool = False
     places: tuple[View | None, ...] = ()
 
     @classmethod
@@ -116,7 +118,7 @@ def makes_calls(*op_types: str) -> Callable[[Maker], Maker]:
 def library_call(request: Request) -> LibraryCall | None:
     """What oneDNN does for an operation, or None where it does not compute it."""
     maker, library = _makers.get(request.op.type), onednn()
-    if maker is None or library is None:
+    if maker is None or library is None or request.has_relu:  # its own makes 0 of NaN
         return None
     # beyond three inputs and one output there is only what may be left empty, such as statistics
     if any(0 in tensor.shape.as_tuple() for tensor in (*request.op.inputs[:3], *request.op.outputs[:1])):

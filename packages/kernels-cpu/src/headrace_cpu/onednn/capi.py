@@ -21,6 +21,7 @@ import numpy as np
 
 from headrace.errors import InternalError
 from headrace.types import Array, DType
+from headrace_cpu.copies import Copies
 from headrace_cpu.llvm.signals import held_signals
 
 __all__ = ["Argument", "Descriptor", "OneDnn", "Primitive", "dims", "onednn"]
@@ -86,10 +87,6 @@ class _ExecutionArgument(ctypes.Structure):
     _fields_ = (("argument", ctypes.c_int), ("memory", ctypes.c_void_p))
 
 
-_Copy = tuple[Descriptor, Descriptor, weakref.ref[Array]]
-"""The layout in which an array was read, that of a copy, and the copy."""
-
-
 class OneDnn:
     """The library of this process, with its one engine. Thread-safe."""
 
@@ -104,7 +101,7 @@ class OneDnn:
         self.engine = engine
         self._lock = threading.Lock()
         self._plain: weakref.WeakValueDictionary[tuple[Any, ...], Descriptor] = weakref.WeakValueDictionary()
-        self._copies: dict[int, tuple[weakref.ref[Array], list[_Copy]]] = {}
+        self._copies = Copies()
         self._usual = self.attributes(())
 
     def use_threads(self, threads: int) -> None:
@@ -279,26 +276,11 @@ class OneDnn:
           source: the layout that it is read in; of a matrix that may be that of the transposed one.
           target: the layout to bring it into.
         """
-        copies = self._copies_of(value)
-        for read, written, copy in list(copies):
-            held = copy()
-            if held is not None and self.same(read, source) and self.same(written, target):
-                return held
-        result = self._copied(value, source, target)
-        entry = source, target, weakref.ref(result, lambda _: copies.remove(entry))
-        copies.append(entry)
-        return result
 
-    def _copies_of(self, value: Array) -> list[_Copy]:
-        """The copies of an array, by its id, as long as it is there.
+        def are_same(a: tuple[Descriptor, Descriptor], b: tuple[Descriptor, Descriptor]) -> bool:
+            return all(map(self.same, a, b))
 
-        Without the lock: what is called when an array ends may run while this thread holds it. Two threads that ask at
-        once make two copies.
-        """
-        key = id(value)
-        if key not in self._copies:
-            self._copies[key] = weakref.ref(value, lambda _: self._copies.pop(key, None)), []
-        return self._copies[key][1]
+        return self._copies.of(value, (source, target), lambda: self._copied(value, source, target), are_same)
 
     def _copied(self, value: Array, source: Descriptor, target: Descriptor) -> Array:
         result = np.zeros(target.size, np.uint8)

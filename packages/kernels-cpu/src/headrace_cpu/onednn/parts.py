@@ -42,7 +42,13 @@ def parted_call(request: Request, threads: int) -> LibraryCall | None:
         return None
     tensors = (*op.inputs, *op.outputs)
     is_known = any(value is not None for value in request.constants)
-    if is_known or request.packed or any(request.places) or any(0 in tensor.shape.as_tuple() for tensor in tensors):
+    if (
+        is_known
+        or request.packed
+        or request.has_relu
+        or any(request.places)
+        or any(0 in tensor.shape.as_tuple() for tensor in tensors)
+    ):
         return None
     operand = computed_as(request.dtypes[:2], request.dtypes[2])
     if operand is None or (operand is bfloat16 and not host().multiplies_bfloat16):

@@ -31,6 +31,7 @@ class FewRows:
     Attributes:
       rows, inner, columns: sizes, none of which is 0.
       added: of each thing that is added to the result whether it is a row, for all rows, or as large as the result.
+      has_relu: what is negative then becomes 0.
       is_turned: how the second factor lies.
       scratch, constants: none.
     """
@@ -39,6 +40,7 @@ class FewRows:
     inner: int
     columns: int
     added: tuple[bool, ...] = ()
+    has_relu: bool = False
     is_turned: bool = False
     scratch: tuple[int, ...] = ()
     constants: tuple[()] = ()
@@ -63,7 +65,7 @@ class FewRows:
 
     def written(self, lanes: int) -> tuple[str, dict[str, str]]:
         """A function `SYMBOL(args, begin, end)` of tiles, and declarations that it needs."""
-        writer = self._form(self.rows, self.inner, self.columns, self.added, lanes)
+        writer = self._form(self.rows, self.inner, self.columns, self.added, self.has_relu, lanes)
         writer.write()
         return "\n".join(writer.t.lines) + "\n", writer.t.functions
 
@@ -89,4 +91,5 @@ def few_rows_call(request: Request) -> FewRows | None:
     most = ALWAYS if width < NARROW or width % 16 else MOST_TURNED if is_turned else MOST_ROWS
     if rows > most or 0 in (rows, inner, columns):
         return None
-    return FewRows(rows, inner, columns, tuple(kind == "bias" for kind in kinds), is_turned)
+    added = tuple(kind == "bias" for kind in kinds)
+    return FewRows(rows, inner, columns, added, request.has_relu, is_turned)

@@ -83,6 +83,7 @@ class InnerProducts(RowProducts):
         for number, is_row in enumerate(self.added):
             place = self._place(self.pointers[3 + number], "0" if is_row else row, self.columns, column)
             value = t.two("fadd", value, t.put(f"load float, ptr {place}"), "float")
+        value = self._finished(value)
         t.line(f"store float {value}, ptr {self._place(self.pointers[2], row, self.columns, column)}")
 
     def _first_lanes(self, count: int) -> str:

@@ -123,7 +123,7 @@ class OuterProducts(RowProducts):
         value = t.put(f"load {t.type('float')}, ptr {self._result(row, column)}")
         for number, is_row in enumerate(self.added):
             value = t.two("fadd", value, self._load(3 + number, "0" if is_row else row, column), "float")
-        place = self._outside(2, row, column)
+        value, place = self._finished(value), self._outside(2, row, column)
         if self.mask is None:
             t.line(f"store {t.type('float')} {value}, ptr {place}, align 4")
         else:

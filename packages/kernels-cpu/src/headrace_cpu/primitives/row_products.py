@@ -7,7 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from headrace.types import float32
 from headrace_cpu.llvm.text import Text
+from headrace_cpu.loops.scalars import extreme
 
 __all__ = ["RowProducts"]
 
@@ -23,6 +25,7 @@ class RowProducts:
       tile: columns that are one piece of work.
       rows, inner, columns: sizes.
       added: of each thing that is added to the result whether it is a row, for all rows, or as large as the result.
+      has_relu: what is negative then becomes 0.
       lanes: elements of a vector.
       t: what is written.
       pointers: registers of the pointers to the factors, the result and what is added.
@@ -34,6 +37,7 @@ class RowProducts:
     inner: int
     columns: int
     added: tuple[bool, ...]
+    has_relu: bool
     lanes: int
     t: Text = field(default_factory=Text)
     pointers: list[str] = field(default_factory=list)
@@ -63,6 +67,10 @@ class RowProducts:
             self.t.count_up("0", str(whole), TOGETHER, lambda first: body(first, TOGETHER))
         if whole < self.rows:
             body(str(whole), self.rows - whole)
+
+    def _finished(self, value: str) -> str:
+        """A result to which all is added, as it is written."""
+        return extreme(self.t, "max", value, self.t.number(0.0, "float"), float32) if self.has_relu else value
 
     def _next_to(self, first: str, count: int) -> list[str]:
         """So many numbers one after the other."""

@@ -3,14 +3,15 @@
 - A sum of matrix products to which each product is added as it is made: gradients of a weight that many steps of a
   network share.
 - A product that reads bfloat16 where the graph widens it first, since libraries sum such products in float32 anyway.
-- A product with what follows element by element on its result: a bias, another sum, rounding to bfloat16.
+- A product with what follows element by element on its result: a bias, another sum, rounding to bfloat16; relu where
+  code of our own computes the product, since that of the library gives 0 for NaN, which must be seen.
 - A product, larger than its factors, that is added to a part of what a variable holds, as the gradient of a weight to
   its momentum: the variable is where the product is added up, and the gradient lies nowhere.
 - Products of few rows with one weight, such as those of the steps of a recurrent network: the weight is brought once
   into the layout that a product likes, instead of by each of them.
 
-Relu is not among these: that of the library gives 0 for NaN, which must be seen. `HEADRACE_EPILOGUES=off` lets
-additions be loops of their own, `HEADRACE_PACKING=off` lets each product bring its weight where it wants it.
+`HEADRACE_EPILOGUES=off` lets additions and relu be loops of their own, `HEADRACE_PACKING=off` lets each product bring
+its weight where it wants it.
 """
 
 from __future__ import annotations
@@ -240,10 +241,11 @@ class _Search:
             tuple(
                 (step.kind, tensors[step.other].dtype)
                 for step in steps
-                if step.other is not None  # that of rounding is the result's
+                if step.other is not None  # rounding and relu read nothing
             ),
             packed,
             steps[-1].factor if steps else 0.0,
+            bool(steps) and steps[-1].kind == "relu",
         )
 
     def _epilogue(self, position: int) -> Iterator[_Step]:
@@ -263,6 +265,9 @@ class _Search:
                 if found is not None:
                     yield _Step("onto", place, found.handle, found.factor, found.lines)
                     return
+            if goes_on and reader.op.type == "Relu":
+                yield _Step("relu", place)
+                return
             step = self._step(place, reader, current) if goes_on and last else None
             if step is None and _casts(reader, float32, bfloat16):
                 yield _Step("round", place)

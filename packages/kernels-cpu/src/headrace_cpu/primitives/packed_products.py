@@ -1,0 +1,328 @@
+"""Products with a matrix that is known when a plan is made, by code of our own: dense layers, convolutions of one tap.
+
+The matrix is brought into panels once (see `register_tiles`). A part of the inner axis at a time, and of that some
+rows, a thread goes through panel after panel with the same rows, which stay in its caches; rows that lie far apart are
+copied next to each other first. What is added to the result and relu are done while it is in registers; a library,
+whose relu makes 0 of NaN, cannot do that for us. Sums do not depend on threads. `HEADRACE_PACKED_PRODUCTS=off` leaves
+such products to a library.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from headrace.plan import aligned_array
+from headrace.types import Array, float32
+from headrace_cpu.copies import Copies
+from headrace_cpu.llvm.host import host
+from headrace_cpu.llvm.text import Text
+from headrace_cpu.onednn import Request, onednn
+from headrace_cpu.primitives.register_tiles import VECTORS, RegisterTile, most_rows
+
+__all__ = ["PackedProducts", "packed_products_call"]
+
+DEPTH = 512
+"""Places of the inner axis at a time, measured on Zen 5: a panel of so many stays in the second cache."""
+TILES = 4
+"""Tiles of rows for which a panel is read once."""
+GAP = 16
+"""Numbers between copied rows, so that they do not all fall in the same places of the first cache."""
+MOST_WASTE = 8
+"""Columns beyond the last one that are computed with the others: one in so many at most."""
+MULTIPLICATIONS_A_NANOSECOND = 100
+"""What one core of a processor of 2024 does."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pixels:
+    """Which rows of the first factor, the pixels of images `[n, height, width, inner]`, are those of the result.
+
+    Attributes:
+      height, width: of an image.
+      high, wide: of an image of the result.
+      strides: pixels from one to the next, downwards and to the right.
+    """
+
+    height: int
+    width: int
+    high: int
+    wide: int
+    strides: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PackedProducts:
+    """`[rows, inner] x [inner, columns]` of float32, whose second factor is a constant.
+
+    Attributes:
+      rows, inner, columns: sizes, none of which is 0.
+      pixels: which rows of the first factor are taken, or None for all.
+      added: of each thing that is added to the result whether it is a row, for all rows, or as large as the result.
+      has_relu: what is negative then becomes 0.
+      by_columns: threads share the columns, else the rows.
+      lanes: elements of a vector, for which the matrix is packed.
+      constants: the panels.
+      scratch: none.
+    """
+
+    rows: int
+    inner: int
+    columns: int
+    pixels: _Pixels | None
+    added: tuple[bool, ...]
+    has_relu: bool
+    by_columns: bool
+    lanes: int
+    constants: tuple[Array, ...] = field(repr=False, compare=False)
+    scratch: tuple[int, ...] = ()
+
+    @property
+    def points(self) -> int:
+        """How many pieces of work there are: panels, or blocks of rows."""
+        return self.panels if self.by_columns else -(-self.rows // self.block)
+
+    @property
+    def panels(self) -> int:
+        """How many panels the matrix has."""
+        return -(-self.columns // self.panel)
+
+    @property
+    def panel(self) -> int:
+        """Columns of a panel."""
+        return VECTORS * self.lanes
+
+    @property
+    def tile(self) -> int:
+        """Rows of a tile; only the last one has fewer."""
+        most = most_rows(self.lanes)
+        return -(-self.rows // -(-self.rows // most))
+
+    @property
+    def block(self) -> int:
+        """Rows for which a panel is read once."""
+        return TILES * self.tile
+
+    @property
+    def ahead(self) -> int:
+        """Bytes of the next panel to ask for at each place of the inner axis, by each of the tiles of a block."""
+        return -(-4 * self.panel // min(TILES, -(-self.rows // self.tile)))
+
+    @property
+    def nanoseconds(self) -> float:
+        """A rough estimate of what it takes on one thread."""
+        return self.rows * self.inner * self.columns / MULTIPLICATIONS_A_NANOSECOND
+
+    def symbol(self, lanes: int) -> str:
+        """The name of the function."""
+        return f"packed_products_{hashlib.sha256(repr((self, lanes)).encode()).hexdigest()[:16]}"
+
+    def written(self, lanes: int) -> tuple[str, dict[str, str]]:
+        """A function `SYMBOL(args, begin, end)` of panels or blocks, and declarations that it needs."""
+        writer = _Writer(self)
+        writer.write()
+        return "\n".join(writer.t.lines) + "\n", writer.t.functions
+
+
+def packed_products_call(request: Request, threads: int = 1) -> PackedProducts | None:
+    """The product with a constant that an operation is, or None if it is something else or a library does it better.
+
+    Args:
+      request: the operation.
+      threads: how many may share it.
+    """
+    op, weights = request.op, request.constants[1] if len(request.constants) == 2 else None
+    if weights is None or os.environ.get("HEADRACE_PACKED_PRODUCTS") == "off":
+        return None
+    lanes = host().lanes
+    if lanes < 16 and onednn() is not None:  # what is faster was not measured there
+        return None
+    kinds = [kind for kind, _ in request.epilogue]
+    dtypes = (*request.dtypes, *(dtype for _, dtype in request.epilogue))
+    if request.packed or any(request.places) or any(kind not in ("bias", "add") for kind in kinds):
+        return None
+    if any(dtype is not float32 for dtype in dtypes):
+        return None
+    pixels = None
+    if op.type == "MatMul" and not op.attrs["transpose_a"]:
+        matrix = weights.T if op.attrs["transpose_b"] else weights
+    elif op.type == "Conv2D" and _has_one_tap(request):
+        matrix, pixels = weights.reshape(weights.shape[2:]), _pixels(request)
+    else:
+        return None
+    inner, columns = matrix.shape
+    rows = int(np.prod(request.shape(2)[:-1]))
+    panel = VECTORS * lanes
+    if 0 in (rows, inner, columns) or rows <= most_rows(lanes) or -columns % panel > columns // MOST_WASTE:
+        return None
+    added = tuple(kind == "bias" for kind in kinds)
+    by_columns = inner * columns > rows * inner or rows < threads * TILES * most_rows(lanes)
+    packed = _copies.of(weights, (matrix.shape, matrix.strides, panel), lambda: _packed(matrix, panel))
+    return PackedProducts(rows, inner, columns, pixels, added, request.has_relu, by_columns, lanes, (packed,))
+
+
+def _has_one_tap(request: Request) -> bool:
+    """True for a convolution of NHWC images that multiplies single pixels, all channels of each."""
+    attrs, (high, wide, depth, _) = request.op.attrs, request.shape(1)
+    if (high, wide) != (1, 1) or attrs["data_format"] != "NHWC" or depth != request.shape(0)[3]:
+        return False
+    steps = attrs["strides"]
+    return steps[0] == steps[3] == 1 and not any(attrs.get("explicit_paddings", ()))
+
+
+def _pixels(request: Request) -> _Pixels | None:
+    _, height, width, _ = request.shape(0)
+    _, high, wide, _ = request.shape(2)
+    down, right = request.op.attrs["strides"][1:3]
+    return None if (down, right) == (1, 1) else _Pixels(height, width, high, wide, (down, right))
+
+
+def _packed(matrix: Array, panel: int) -> Array:
+    """The numbers of a matrix part by part of the inner axis, in each panel by panel, in each place by place.
+
+    The columns of the last panel that the matrix lacks are 0.
+    """
+    inner, columns = matrix.shape
+    panels = -(-columns // panel)
+    wide = np.zeros((inner, panels * panel), np.float32)
+    wide[:, :columns] = matrix
+    packed = aligned_array((wide.size,), np.float32)
+    for start in range(0, inner, DEPTH):
+        part = wide[start : start + DEPTH]
+        packed[start * panels * panel :][: part.size] = part.reshape(-1, panels, panel).swapaxes(0, 1).reshape(-1)
+    return packed
+
+
+_copies = Copies()
+
+
+class _Writer:
+    """Writes the function. Mutable."""
+
+    def __init__(self, product: PackedProducts) -> None:
+        self.product = product
+        self.t = Text()
+        self.is_copied = product.pixels is not None or product.inner > DEPTH
+        self.stride = min(product.inner, DEPTH) + GAP if self.is_copied else product.inner
+        self.images = self.panels = self.result = self.copies = ""
+        self.added: list[str] = []
+
+    def write(self) -> None:
+        t, product = self.t, self.product
+        t.lines.append("define internal void @SYMBOL(ptr noalias %args, i64 %begin, i64 %end) {")
+        count = len(product.added)
+        self.images, self.result = t.argument(0), t.argument(2)
+        self.added, self.panels = [t.argument(3 + number) for number in range(count)], t.argument(3 + count)
+        if self.is_copied:
+            self.copies = t.put(f"alloca [{product.block * self.stride} x float], align 64")
+        t.count_up("0", str(product.inner), DEPTH, self._part)
+        t.lines += ["  ret void", "}"]
+
+    def _part(self, start: str) -> None:
+        """What the places of the inner axis from `start` on give: some panels of all rows, or all of some rows."""
+        t, product = self.t, self.product
+        if product.by_columns:
+            t.count_up("0", str(product.rows), product.block, lambda row: self._block(start, row, "%begin", "%end"))
+            return
+        first, end = (self._two("mul", point, product.block) for point in ("%begin", "%end"))
+        t.count_up(first, end, product.block, lambda row: self._block(start, row, "0", str(product.panels)))
+
+    def _block(self, start: str, first: str, begin: str, end: str) -> None:
+        """Some panels of the rows from `first` on."""
+        t, product = self.t, self.product
+        last = self._least(self._two("add", first, product.block), product.rows)
+        depth = self._least(self._two("sub", str(product.inner), start), DEPTH)
+        is_first = t.put(f"icmp eq i64 {start}, 0")
+        is_last = t.put(f"icmp eq i64 {self._two('add', start, depth)}, {product.inner}")
+        if self.is_copied:
+            t.count_up(first, last, 1, lambda row: self._copy(row, first, start, depth))
+        size = self._two("mul", depth, product.panel)
+        part = self._moved(self.panels, self._two("mul", start, product.panels * product.panel))
+        whole = product.rows // product.tile * product.tile
+        whole_end = self._least(last, whole)
+
+        def panel(number: str) -> None:
+            here = self._moved(part, self._two("mul", number, size))
+            column = self._two("mul", number, product.panel)
+            ahead = self._moved(here, size)
+
+            def tile(rows: int, row: str) -> None:
+                """A tile asks for as much of the next panel as it has places."""
+                number = self._two("sub", row, first)
+                asked = self._two(
+                    "mul", self._two("udiv", number, product.tile), self._two("mul", depth, product.ahead)
+                )
+                place = t.put(f"getelementptr i8, ptr {ahead}, i64 {asked}")
+                self._tile(rows, row, first, here, place, column, depth, is_first, is_last)
+
+            t.count_up(first, whole_end, product.tile, lambda row: tile(product.tile, row))
+            if whole < product.rows:
+                ends = t.put(f"icmp eq i64 {last}, {product.rows}")
+                t.when(ends, lambda: tile(product.rows - whole, str(whole)))
+
+        t.count_up(begin, end, 1, panel)
+
+    def _tile(
+        self,
+        rows: int,
+        row: str,
+        first: str,
+        panel: str,
+        ahead: str,
+        column: str,
+        depth: str,
+        is_first: str,
+        is_last: str,
+    ) -> None:
+        product = self.product
+        is_partial = product.columns % product.panel != 0
+        form = RegisterTile(
+            rows,
+            self.stride,
+            product.ahead,
+            product.inner > DEPTH,
+            product.added,
+            product.has_relu,
+            is_partial,
+            product.lanes,
+        )
+        at = self._two("add", self._two("mul", row, product.columns), column)
+        source = self._two("sub", row, first) if self.is_copied else row
+        given = self._moved(self.copies or self.images, self._two("mul", source, self.stride))
+        added = [
+            self._moved(base, column if is_row else at) for base, is_row in zip(self.added, product.added, strict=True)
+        ]
+        left = self._two("sub", str(product.columns), column)
+        columns, result = str(product.columns), self._moved(self.result, at)
+        form.call(self.t, given, panel, ahead, result, columns, left, depth, is_first, is_last, *added)
+
+    def _copy(self, row: str, first: str, start: str, depth: str) -> None:
+        """Bring a part of a row next to those before it."""
+        t, product = self.t, self.product
+        place = self._two("add", self._two("mul", self._pixel(row), product.inner), start)
+        target = self._two("mul", self._two("sub", row, first), self.stride)
+        t.copy_bytes(self._moved(self.copies, target), self._moved(self.images, place), self._two("mul", depth, 4))
+
+    def _pixel(self, row: str) -> str:
+        """Which row of the first factor a row of the result is made of."""
+        pixels = self.product.pixels
+        if pixels is None:
+            return row
+        line, right = self._two("udiv", row, pixels.wide), self._two("urem", row, pixels.wide)
+        image, down = self._two("udiv", line, pixels.high), self._two("urem", line, pixels.high)
+        down, right = (self._two("mul", at, step) for at, step in zip((down, right), pixels.strides, strict=True))
+        above = self._two("add", self._two("mul", image, pixels.height), down)
+        return self._two("add", self._two("mul", above, pixels.width), right)
+
+    def _two(self, op: str, a: str, b: str | int) -> str:
+        return self.t.put(f"{op} i64 {a}, {b}")
+
+    def _least(self, a: str, b: int) -> str:
+        self.t.functions["llvm.smin.i64"] = "declare i64 @llvm.smin.i64(i64, i64)"
+        return self.t.put(f"call i64 @llvm.smin.i64(i64 {a}, i64 {b})")
+
+    def _moved(self, pointer: str, count: str) -> str:
+        return self.t.put(f"getelementptr float, ptr {pointer}, i64 {count}")
