@@ -56,6 +56,25 @@ def test_unaligned_feeds_are_copied_first() -> None:
     np.testing.assert_array_equal(step(x), np.arange(5) + 1)
 
 
+def test_large_constants_are_read_where_they_lie_in_loops_too() -> None:
+    """A model of some hundred MB would otherwise be in memory once more for each of its plans."""
+    table = np.random.default_rng(0).normal(size=(1 << 10, 300)).astype(np.float32)
+
+    def build(x: hr.Tensor, row: hr.Tensor) -> list[hr.Tensor]:
+        known = hr.constant(table)
+        looped = hr.while_loop(lambda i, s: i < 3, lambda i, s: (i + 1, s + known * x), (0, hr.zeros_like(known)))
+        return [looped[1], hr.gather(known, row), hr.sum(known * x, axis=1)]
+
+    step = callable_of(build, (hr.float32, [300]), (hr.int64, [2]))
+    x = np.linspace(-1, 1, 300, dtype=np.float32)
+    looped, gathered, summed = step(x, np.array([3, 1023]))
+    np.testing.assert_array_equal(looped, sum([table * x] * 3))
+    np.testing.assert_array_equal(gathered, table[[3, 1023]])
+    np.testing.assert_allclose(summed, table.astype(np.float64) @ x, atol=1e-4)
+    with pytest.raises(hr.errors.HeadraceError, match="1024"):
+        step(x, np.array([3, 1024]))
+
+
 def test_training_gives_what_the_numpy_backend_gives() -> None:
     def losses(backend: str) -> list[float]:
         graph = hr.Graph(seed=1)

@@ -9,7 +9,7 @@ from laid_out import laid_out
 
 import headrace as hr
 from headrace.types import Array
-from headrace_cpu.driver.block import Block, block_of, integers_of, place_of
+from headrace_cpu.driver.block import Block, Place, block_of, integers_of, place_of
 from headrace_cpu.layout import Layout
 
 MATRIX = hr.float32, (64, 64)
@@ -22,9 +22,9 @@ class Constants:
     def __init__(self) -> None:
         self.given: list[Array] = []
 
-    def __call__(self, value: Array) -> int:
+    def __call__(self, value: Array) -> Place:
         self.given.append(value)
-        return 64 * len(self.given)
+        return "constant", 64 * len(self.given)
 
 
 def chain(x: hr.Tensor) -> hr.Tensor:

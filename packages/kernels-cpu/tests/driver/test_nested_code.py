@@ -68,7 +68,7 @@ class Native:
         self.begin()
 
     def _compiled(self, unit: Unit) -> Callable[..., int]:
-        module = Module(host().lanes, False, self._pool.offset, lambda: 0, write_nested)
+        module = Module(host().lanes, False, self._pool.place, lambda: 0, write_nested)
         t = module.text()
         pointers = [f"%p{number}" for number in range(len(unit.inputs) + len(unit.outputs) + 1)]
         status = write_nested(module, t, unit, pointers)

@@ -13,10 +13,13 @@ from headrace_cpu.scheduling.schedule import Key
 __all__ = ["Block", "Place", "block_of", "integers_of", "place_of"]
 
 Place = tuple[str, int]
-"""("slot", position among the pointers that are given), ("arena", byte) or ("constant", byte)."""
+"""("slot", position among the pointers that are given), ("arena", byte), ("constant", byte) or ("pointer", byte).
 
-ConstantPlace = Callable[[Array], int]
-"""Where the driver finds a constant: its first byte in the block of constants."""
+Bytes of the last two count in the block of constants, which has of a large constant only a pointer to it.
+"""
+
+ConstantPlace = Callable[[Array], Place]
+"""Where the driver finds a constant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ def block_of(layout: Layout, units: Sequence[Unit], constant: ConstantPlace, slo
     scratch: list[list[Place]] = [
         [
             *(("arena", offsets[number]) for number in unit.scratch),
-            *(("constant", constant(array)) for array in getattr(unit.call, "constants", ())),
+            *(constant(array) for array in getattr(unit.call, "constants", ())),
         ]
         for unit in units
     ]
@@ -94,7 +97,7 @@ def place_of(layout: Layout, key: Key, constant: ConstantPlace, given: dict[Key,
         return "arena", layout.allocation.offsets[number]
     constants = layout.schedule.program.constants
     if isinstance(key, int) and key in constants:
-        return "constant", constant(constants[key])
+        return constant(constants[key])
     return "slot", given.setdefault(key, len(given))
 
 

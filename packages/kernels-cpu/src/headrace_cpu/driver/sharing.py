@@ -25,6 +25,8 @@ LONGEST_NANOSECONDS = 10_000_000
 MOST_UNITS = 512
 """So many units at most: the table of what they touch lies on the stack."""
 
+CONSTANT = frozenset({"constant", "pointer"})
+"""Kinds of places that nobody writes to."""
 Span = tuple[str, int, int]
 """A kind of place (see `block.Place`) with its first byte and the one after its last; of a slot its number counts."""
 
@@ -74,7 +76,7 @@ def _touched(block: Block, position: int) -> tuple[list[Span], list[Span]]:
     """The memory that a unit reads, and that which it writes."""
     unit = block.units[position]
     made = set(unit.outputs)
-    reads = [_span(block, key) for key in unit.keys if key not in made and block.places[key][0] != "constant"]
+    reads = [_span(block, key) for key in unit.keys if key not in made and block.places[key][0] not in CONSTANT]
     writes = [_span(block, key) for key in made]
     sizes = unit.call.scratch if unit.call is not None else ()
     writes += [("arena", start, start + size) for (_, start), size in zip(block.scratch[position], sizes, strict=False)]

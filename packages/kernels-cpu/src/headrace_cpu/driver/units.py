@@ -111,7 +111,8 @@ def pointer_to(t: Text, place: Place, data: Sequence[str]) -> str:
     kind, number = place
     if kind == "slot":
         return data[number]
-    return t.put(f"getelementptr i8, ptr %{'arena' if kind == 'arena' else 'constants'}, i64 {number}")
+    found = t.put(f"getelementptr i8, ptr %{'arena' if kind == 'arena' else 'constants'}, i64 {number}")
+    return t.put(f"load ptr, ptr {found}") if kind == "pointer" else found
 
 
 def _nested(module: Module, t: Text, position: int, unit: Unit, pointers: Sequence[str]) -> None:

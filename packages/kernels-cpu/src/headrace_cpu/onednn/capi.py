@@ -20,6 +20,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from headrace.errors import InternalError
+from headrace.plan import aligned_array
 from headrace.types import Array, DType
 from headrace_cpu.copies import Copies
 from headrace_cpu.llvm.signals import held_signals
@@ -283,7 +284,8 @@ class OneDnn:
         return self._copies.of(value, (source, target), lambda: self._copied(value, source, target), are_same)
 
     def _copied(self, value: Array, source: Descriptor, target: Descriptor) -> Array:
-        result = np.zeros(target.size, np.uint8)
+        result = aligned_array((target.size,), np.uint8)
+        result[:] = 0
         arrays = [value, result]
 
         def room(size: int) -> int:

@@ -71,7 +71,7 @@ class Located:
         if kind == "slot":
             return np.asarray(items[number]).reshape(self.shape)
         start = (arena if kind == "arena" else constants) + number
-        return self._array(start)
+        return self._array(ctypes.c_int64.from_address(start).value if kind == "pointer" else start)
 
     def _array(self, start: int) -> Array:
         content = ctypes.string_at(start, int(np.prod(self.shape)) * self.dtype.size)

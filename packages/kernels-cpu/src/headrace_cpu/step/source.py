@@ -11,7 +11,7 @@ import numpy as np
 
 from headrace.plan import ALIGNMENT, Line, aligned_array, group_inputs
 from headrace.types import Array, float32
-from headrace_cpu.driver.block import Block, block_of, integers_of
+from headrace_cpu.driver.block import Block, Place, block_of, integers_of
 from headrace_cpu.driver.entry import WrittenDriver, module_text, new_module, write_driver
 from headrace_cpu.driver.estimates import contains_blocks
 from headrace_cpu.driver.pausing import Stop, stops_in
@@ -41,30 +41,42 @@ __all__ = ["StepSource"]
 _Driver = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
 
+POINTER = 8
+"""Bytes of a pointer."""
+LARGE = 1 << 20
+"""Bytes of a constant from which on it stays where it is: each plan of a model would have it in memory once more."""
+
+
 class ConstantPool:
-    """The constants that native code reads, one after the other in one aligned block. Mutable."""
+    """The constants that native code reads, one after the other in one aligned block. Mutable.
+
+    Of a large one the block has a pointer to it, and the pool the array.
+    """
 
     def __init__(self) -> None:
         self._values: list[Array] = []
-        self._offsets: dict[int, int] = {}  # by id of the value
+        self._places: dict[int, Place] = {}  # by id of the value
         self._size = 0
         self._memory: Array | None = None
 
-    def offset(self, value: Array) -> int:
-        """Where a constant lies, in bytes."""
+    def place(self, value: Array) -> Place:
+        """Where a constant is found."""
         key = id(value)
-        if key not in self._offsets:
-            self._offsets[key] = self._size
+        if key not in self._places:
+            stays = value.nbytes >= LARGE and value.flags.c_contiguous and value.flags.aligned
+            self._places[key] = "pointer" if stays else "constant", self._size
             self._values.append(value)
-            self._size += -(-max(value.nbytes, 1) // ALIGNMENT) * ALIGNMENT
-        return self._offsets[key]
+            size = POINTER if stays else max(value.nbytes, 1)
+            self._size += -(-size // ALIGNMENT) * ALIGNMENT
+        return self._places[key]
 
     def address(self) -> int:
         """Of the whole block; to be asked when all constants are there."""
         if self._memory is None:
             self._memory = aligned_array((self._size,), np.uint8)
-            for value, offset in zip(self._values, self._offsets.values(), strict=True):
-                flat = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
+            for value, (kind, offset) in zip(self._values, self._places.values(), strict=True):
+                content = np.array(value.ctypes.data) if kind == "pointer" else np.ascontiguousarray(value)
+                flat = content.reshape(-1).view(np.uint8)
                 self._memory[offset : offset + flat.size] = flat
         return int(self._memory.ctypes.data)
 
@@ -89,7 +101,7 @@ class StepSource:
         self.first_lines: dict[int, Run] = {}
         self._constants = ConstantPool()
         machine = host()
-        self._module = new_module(self._constants.offset, self._new_store, machine.lanes, openmp=machine.openmp)
+        self._module = new_module(self._constants.place, self._new_store, machine.lanes, openmp=machine.openmp)
         self.namespace: dict[str, Any] = {
             "copy": np.array,
             "empty": np.empty,
@@ -192,7 +204,7 @@ class StepSource:
           run: what it does.
           started: how many operations come before it.
         """
-        block = block_of(self.layout, run.units, self._constants.offset)
+        block = block_of(self.layout, run.units, self._constants.place)
         together = side_by_side(block) if self._module.openmp else ()
         updates = run.kind == "update"  # then it holds the locks of variables, and does all of it or nothing
         sizes = self.layout.schedule.sizes
