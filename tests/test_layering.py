@@ -34,7 +34,7 @@ STAGES: tuple[tuple[str, ...], ...] = (
 )
 LEVEL = {stage: level for level, stages in enumerate(STAGES) for stage in stages}
 ROOMS: tuple[tuple[str, ...], ...] = (
-    ("copies", "llvm"),
+    ("llvm", "prepared"),
     ("loops", "onednn"),
     ("primitives",),
     ("scheduling",),

@@ -53,6 +53,10 @@ class VariableStorage(Protocol):
     def is_initialized(self) -> bool:
         """True once a value was assigned."""
 
+    @property
+    def version(self) -> int:
+        """Another number after each change: what was made of a value that was read after it is good while it stays."""
+
     def read(self) -> Array:
         """The current value; the caller must not write to it.
 

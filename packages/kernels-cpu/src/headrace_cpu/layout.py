@@ -37,6 +37,7 @@ class Unit:
       line: of the operation, where it is one.
       scratch: numbers of the memory that a library works in.
       bound: if it is not 0, the unit checks that the integers in its one memory are in `[0, bound)`.
+      prepared: what is made of its inputs beforehand, in the order of those constants of the call that are so made.
       begins: where among the operations of its run those of a group start that begins with it, or None.
     """
 
@@ -49,6 +50,7 @@ class Unit:
     line: int | None = None
     scratch: tuple[int, ...] = ()
     bound: int = 0
+    prepared: tuple[Key, ...] = ()
     begins: int | None = None
 
     @property
@@ -154,7 +156,8 @@ def _units(schedule: Schedule, number: int, readers: dict[Key, set[int]], wanted
         if first in schedule.nested and hasattr(call, "body"):  # loops pass on what they capture, seldom used then
             made = tuple(key for key in made if key in wanted or readers.get(key))
         keys = inputs + made + extras
-        return [Unit(None, call, keys, inputs + extras, made, line=schedule.lines[first])]
+        prepared = schedule.prepared.get(first, ())
+        return [Unit(None, call, keys, inputs + extras, made, line=schedule.lines[first], prepared=prepared)]
     items = [schedule.items[position] for position in group.items]
     outputs = [
         output

@@ -7,6 +7,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -47,11 +48,17 @@ class VariableBuffer:
         self._value: Array | None = None
         self._spare: weakref.ref[SpareMemory] | None = None  # its owner may go without a word
         self._lock = threading.RLock()  # it knows who holds it
+        self._version = 0
 
     @property
     def is_initialized(self) -> bool:
         """True once a value was assigned."""
         return self._value is not None
+
+    @property
+    def version(self) -> int:
+        """Another number after each change, from the moment on at which it begins."""
+        return self._version
 
     def read(self, spare: SpareMemory | None = None) -> Array:
         """The current value; the caller must not write to it.
@@ -69,7 +76,7 @@ class VariableBuffer:
     def assign(self, value: Array) -> None:
         """Replace the value by a copy of `value`."""
         self.check(value)
-        with self._lock:
+        with self._changing():
             if self._value is not None and self._value.shape == value.shape and self._is_own():
                 np.copyto(self._value, value)
             else:
@@ -82,12 +89,12 @@ class VariableBuffer:
           value: memory that nobody writes to, such as a file that is mapped read-only.
         """
         self.check(value, adopted=True)
-        with self._lock:
+        with self._changing():
             self._value = value
 
     def update(self, change: Callable[[Array], Array | None]) -> None:
         """Apply `change` to the value under the variable's lock (see the interface)."""
-        with self._lock:
+        with self._changing():
             if self._value is None:
                 raise self._uninitialized()
             target = self._value if self._is_own() else self._moved()
@@ -99,7 +106,7 @@ class VariableBuffer:
 
     def rewrite(self, change: Callable[[Array, Array], None]) -> None:
         """Write every element anew under the variable's lock (see the interface)."""
-        with self._lock:
+        with self._changing():
             if self._value is None:
                 raise self._uninitialized()
             target = self._value if self._is_own() else self._elsewhere(self._value.shape)
@@ -110,6 +117,7 @@ class VariableBuffer:
         """Lock the variable and give its buffer to be written in place (see the interface)."""
         self._lock.acquire()
         try:
+            self._version += 1
             if self._value is not None and self._value.flags.c_contiguous and self._is_own():
                 return self._value
             if fresh is not None:
@@ -130,7 +138,7 @@ class VariableBuffer:
 
     def destroy(self) -> None:
         """Forget the value."""
-        with self._lock:
+        with self._changing():
             self._value = None
 
     def check(self, value: Array, *, adopted: bool = False) -> None:
@@ -157,6 +165,13 @@ class VariableBuffer:
                 got=f"one that is {'writable' if flags.writeable else 'not laid out so'}",
                 hint="value.flags.writeable = False if nobody writes to it, or write_variables(..., copy=True)",
             )
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Hold the lock; readers that know the old version wait for it."""
+        with self._lock:
+            self._version += 1
+            yield
 
     def _elsewhere(self, shape: tuple[int, ...]) -> Array:
         """Other memory for the next value, of any content."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from headrace.types import Array, DType
 from headrace_cpu.layout import Layout, Unit
+from headrace_cpu.prepared import Prepared
 from headrace_cpu.scheduling.schedule import Key
 
 __all__ = ["Block", "Place", "block_of", "integers_of", "place_of"]
@@ -59,13 +60,13 @@ def block_of(layout: Layout, units: Sequence[Unit], constant: ConstantPlace, slo
             if key not in places:
                 places[key] = place_of(layout, key, constant, given)
     offsets = layout.allocation.offsets
-    scratch: list[list[Place]] = [
-        [
-            *(("arena", offsets[number]) for number in unit.scratch),
-            *(constant(array) for array in getattr(unit.call, "constants", ())),
-        ]
-        for unit in units
-    ]
+    scratch: list[list[Place]] = []
+    for unit in units:
+        prepared = iter(unit.prepared)
+        scratch.append([("arena", offsets[number]) for number in unit.scratch])
+        for item in getattr(unit.call, "constants", ()):
+            is_made = isinstance(item, Prepared)
+            scratch[-1].append(place_of(layout, next(prepared), constant, given) if is_made else constant(item))
     return Block(
         units=tuple(units),
         places=places,

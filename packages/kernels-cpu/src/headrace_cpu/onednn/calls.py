@@ -6,14 +6,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from headrace import Operation
 from headrace.types import Array, DType, bfloat16, float32
 from headrace_cpu.llvm.host import host
 from headrace_cpu.onednn import capi
 from headrace_cpu.onednn.capi import Descriptor, OneDnn, Primitive, onednn
 from headrace_cpu.onednn.views import View
+from headrace_cpu.prepared import Copies, Prepared
 
 __all__ = ["CallWriter", "LibraryCall", "Request", "computed_as", "library_call", "makes_calls", "row_major"]
 
@@ -26,7 +25,7 @@ class LibraryCall:
       primitives: in order. The pointers that their arguments name are those of the operation's inputs, then outputs,
         then scratch memory, then constants.
       scratch: bytes of each scratch memory.
-      constants: arrays that the primitives read, as they lie in memory.
+      constants: arrays that the primitives read, as they lie in memory, or what they are made of.
       cleared: (pointer, bytes) of outputs that are zeros.
       packing: what brings the second factor where the call reads it, if the request says that it is packed.
       parts: primitives that threads run instead, each thread some of the parts; these are made for one thread.
@@ -35,7 +34,7 @@ class LibraryCall:
 
     primitives: tuple[Primitive, ...]
     scratch: tuple[int, ...] = ()
-    constants: tuple[Array, ...] = ()
+    constants: tuple[Array | Prepared, ...] = ()
     cleared: tuple[tuple[int, int], ...] = ()
     packing: Packing | None = None
     parts: tuple[tuple[Primitive, ...], ...] = ()
@@ -71,6 +70,7 @@ class Request:
       epilogue: what follows on the result, with the dtype of what it reads beside that: `bias` (one number for each of
         the last axis), `add` (as many as the result), `onto` (the memory of the result itself). The pointers of these
         come after those of the outputs.
+      keeps: the second input stays what it is for many steps.
       packed: the second factor of a product lies in memory in the layout that the product likes best.
       onto: how many times what the memory of the result holds before is added to it, for an epilogue with that.
       has_relu: what is negative after that becomes 0, and NaN stays NaN.
@@ -82,6 +82,7 @@ class Request:
     dtypes: tuple[DType, ...]
     constants: tuple[Array | None, ...]
     epilogue: tuple[tuple[str, DType], ...] = ()
+    keeps: bool = False
     packed: bool = False
     onto: float = 0.0
     has_relu: bool = False
@@ -102,6 +103,7 @@ Maker = Callable[["CallWriter"], bool]
 """Writes a call; gives False where oneDNN does not compute the operation, or not faster."""
 
 _makers: dict[str, Maker] = {}
+_copies = Copies()
 
 
 def makes_calls(*op_types: str) -> Callable[[Maker], Maker]:
@@ -160,7 +162,7 @@ class CallWriter:
     request: Request
     _primitives: list[Primitive] = field(default_factory=list)
     _scratch: list[int] = field(default_factory=list)
-    _constants: list[Array] = field(default_factory=list)
+    _constants: list[Array | Prepared] = field(default_factory=list)
     _cleared: list[tuple[int, int]] = field(default_factory=list)
     _packing: Packing | None = None
     has_epilogue: bool = False
@@ -239,13 +241,16 @@ class CallWriter:
         return True
 
     def reordered(self, position: int, plain: Descriptor, chosen: Descriptor) -> int:
-        """The pointer of an input in the layout that a primitive chose; a constant is reordered here and now."""
+        """The pointer of an input in the layout that a primitive chose; a constant is reordered here and now.
+
+        What is kept for many steps is reordered when it has changed, not in each step.
+        """
         if self.library.same(plain, chosen):
             return position
         value = self.request.constants[position]
-        if value is not None:
-            packed = self.library.copied(np.ascontiguousarray(value), plain, chosen)
-            self._constants.append(packed)
+        if value is not None or (self.request.keeps and position == 1):
+            prepared = self.library.prepared(position, plain, chosen)
+            self._constants.append(prepared if value is None else _copies.of(value, prepared))
             return -len(self._constants)
         place = self.scratch(chosen.size)
         self._primitives.append(self.library.reorder(plain, chosen, position, place, self.scratch))

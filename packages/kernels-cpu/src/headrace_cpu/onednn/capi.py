@@ -22,8 +22,8 @@ import numpy as np
 from headrace.errors import InternalError
 from headrace.plan import aligned_array
 from headrace.types import Array, DType
-from headrace_cpu.copies import Copies
 from headrace_cpu.llvm.signals import held_signals
+from headrace_cpu.prepared import Prepared
 
 __all__ = ["Argument", "Descriptor", "OneDnn", "Primitive", "dims", "onednn"]
 
@@ -102,7 +102,6 @@ class OneDnn:
         self.engine = engine
         self._lock = threading.Lock()
         self._plain: weakref.WeakValueDictionary[tuple[Any, ...], Descriptor] = weakref.WeakValueDictionary()
-        self._copies = Copies()
         self._usual = self.attributes(())
 
     def use_threads(self, threads: int) -> None:
@@ -269,24 +268,24 @@ class OneDnn:
         self._check("dnnl_reorder_primitive_desc_create", ctypes.byref(made), *handles)
         return self.working(self._description(made), ((SRC, place, source), (DST, goal, target), *extra), memory)
 
-    def copied(self, value: Array, source: Descriptor, target: Descriptor) -> Array:
-        """An array of bytes that holds a value in another layout: one that somebody still has, or made now.
+    def prepared(self, position: int, source: Descriptor, target: Descriptor) -> Prepared:
+        """What brings an input of a call into another layout beforehand.
 
         Args:
-          value: what nobody changes.
+          position: of the input.
           source: the layout that it is read in; of a matrix that may be that of the transposed one.
-          target: the layout to bring it into.
+          target: the layout to bring it into; the copy is an array of bytes.
         """
 
         def are_same(a: tuple[Descriptor, Descriptor], b: tuple[Descriptor, Descriptor]) -> bool:
             return all(map(self.same, a, b))
 
-        return self._copies.of(value, (source, target), lambda: self._copied(value, source, target), are_same)
+        return Prepared(position, (source, target), lambda value: self._copied(value, source, target), are_same)
 
     def _copied(self, value: Array, source: Descriptor, target: Descriptor) -> Array:
         result = aligned_array((target.size,), np.uint8)
         result[:] = 0
-        arrays = [value, result]
+        arrays = [np.ascontiguousarray(value), result]
 
         def room(size: int) -> int:
             arrays.append(np.empty(size, np.uint8))

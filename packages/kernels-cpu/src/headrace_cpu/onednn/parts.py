@@ -41,7 +41,7 @@ def parted_call(request: Request, threads: int) -> LibraryCall | None:
     if library is None or op.type != "MatMul" or threads < 2 or os.environ.get("HEADRACE_PARTS") == "off":
         return None
     tensors = (*op.inputs, *op.outputs)
-    is_known = any(value is not None for value in request.constants)
+    is_known = request.keeps or any(value is not None for value in request.constants)
     if (
         is_known
         or request.packed

@@ -79,7 +79,9 @@ def few_rows_call(request: Request) -> FewRows | None:
     op = request.op
     if op.type != "MatMul" or os.environ.get("HEADRACE_FEW_ROWS") == "off":
         return None
-    if op.attrs["transpose_a"] or request.packed or any(request.places) or request.constants[1] is not None:
+    if op.attrs["transpose_a"] or request.packed or any(request.places):
+        return None
+    if request.constants[1] is not None:
         return None
     kinds = [kind for kind, _ in request.epilogue]
     if any(kind not in ("bias", "add") for kind in kinds):

@@ -1,4 +1,4 @@
-"""Products with a matrix that is known when a plan is made, by code of our own: dense layers, convolutions of one tap.
+"""Products with a constant matrix, or one that is kept for many steps: dense layers and convolutions of one tap.
 
 The matrix is brought into panels once (see `register_tiles`). A part of the inner axis at a time, and of that some
 rows, a thread goes through panel after panel with the same rows, which stay in its caches; rows that lie far apart are
@@ -10,6 +10,8 @@ such products to a library.
 from __future__ import annotations
 
 import hashlib
+import math
+import operator
 import os
 from dataclasses import dataclass, field
 
@@ -17,10 +19,10 @@ import numpy as np
 
 from headrace.plan import aligned_array
 from headrace.types import Array, float32
-from headrace_cpu.copies import Copies
 from headrace_cpu.llvm.host import host
 from headrace_cpu.llvm.text import Text
 from headrace_cpu.onednn import Request, onednn
+from headrace_cpu.prepared import Copies, Prepared
 from headrace_cpu.primitives.register_tiles import VECTORS, RegisterTile, most_rows
 
 __all__ = ["PackedProducts", "packed_products_call"]
@@ -56,7 +58,7 @@ class _Pixels:
 
 @dataclass(frozen=True, slots=True)
 class PackedProducts:
-    """`[rows, inner] x [inner, columns]` of float32, whose second factor is a constant.
+    """`[rows, inner] x [inner, columns]` of float32, whose second factor is a constant or kept for many steps.
 
     Attributes:
       rows, inner, columns: sizes, none of which is 0.
@@ -65,7 +67,7 @@ class PackedProducts:
       has_relu: what is negative then becomes 0.
       by_columns: threads share the columns, else the rows.
       lanes: elements of a vector, for which the matrix is packed.
-      constants: the panels.
+      constants: the panels, or what they are made of.
       scratch: none.
     """
 
@@ -77,7 +79,7 @@ class PackedProducts:
     has_relu: bool
     by_columns: bool
     lanes: int
-    constants: tuple[Array, ...] = field(repr=False, compare=False)
+    constants: tuple[Array | Prepared, ...] = field(repr=False, compare=False)
     scratch: tuple[int, ...] = ()
 
     @property
@@ -128,16 +130,19 @@ class PackedProducts:
 
 
 def packed_products_call(request: Request, threads: int = 1) -> PackedProducts | None:
-    """The product with a constant that an operation is, or None if it is something else or a library does it better.
+    """The product that an operation is, or None if it is something else or a library does it better.
 
     Args:
       request: the operation.
       threads: how many may share it.
     """
-    op, weights = request.op, request.constants[1] if len(request.constants) == 2 else None
-    if weights is None or os.environ.get("HEADRACE_PACKED_PRODUCTS") == "off":
+    op, lanes = request.op, host().lanes
+    is_product = op.type == "MatMul" and not op.attrs["transpose_a"]
+    if not (is_product or _has_one_tap(request)) or os.environ.get("HEADRACE_PACKED_PRODUCTS") == "off":
         return None
-    lanes = host().lanes
+    value = request.constants[1]
+    if not (request.keeps or value is not None):
+        return None
     if lanes < 16 and onednn() is not None:  # what is faster was not measured there
         return None
     kinds = [kind for kind, _ in request.epilogue]
@@ -146,26 +151,22 @@ def packed_products_call(request: Request, threads: int = 1) -> PackedProducts |
         return None
     if any(dtype is not float32 for dtype in dtypes):
         return None
-    pixels = None
-    if op.type == "MatMul" and not op.attrs["transpose_a"]:
-        matrix = weights.T if op.attrs["transpose_b"] else weights
-    elif op.type == "Conv2D" and _has_one_tap(request):
-        matrix, pixels = weights.reshape(weights.shape[2:]), _pixels(request)
-    else:
-        return None
-    inner, columns = matrix.shape
-    rows = int(np.prod(request.shape(2)[:-1]))
-    panel = VECTORS * lanes
+    *many, columns = request.shape(2)
+    rows, inner, panel = math.prod(many), request.shape(0)[-1], VECTORS * lanes
     if 0 in (rows, inner, columns) or rows <= most_rows(lanes) or -columns % panel > columns // MOST_WASTE:
         return None
     added = tuple(kind == "bias" for kind in kinds)
     by_columns = inner * columns > rows * inner or rows < threads * TILES * most_rows(lanes)
-    packed = _copies.of(weights, (matrix.shape, matrix.strides, panel), lambda: _packed(matrix, panel))
+    panels = _panels(inner, columns, panel, is_turned=is_product and op.attrs["transpose_b"])
+    packed = panels if value is None else _copies.of(value, panels)
+    pixels = None if is_product else _pixels(request)
     return PackedProducts(rows, inner, columns, pixels, added, request.has_relu, by_columns, lanes, (packed,))
 
 
 def _has_one_tap(request: Request) -> bool:
     """True for a convolution of NHWC images that multiplies single pixels, all channels of each."""
+    if request.op.type != "Conv2D":
+        return False
     attrs, (high, wide, depth, _) = request.op.attrs, request.shape(1)
     if (high, wide) != (1, 1) or attrs["data_format"] != "NHWC" or depth != request.shape(0)[3]:
         return False
@@ -178,6 +179,15 @@ def _pixels(request: Request) -> _Pixels | None:
     _, high, wide, _ = request.shape(2)
     down, right = request.op.attrs["strides"][1:3]
     return None if (down, right) == (1, 1) else _Pixels(height, width, high, wide, (down, right))
+
+
+def _panels(inner: int, columns: int, panel: int, *, is_turned: bool) -> Prepared:
+    """What packs a matrix that may lie turned, or as the filters of one tap."""
+
+    def make(value: Array) -> Array:
+        return _packed(value.reshape(columns, inner).T if is_turned else value.reshape(inner, columns), panel)
+
+    return Prepared(1, (is_turned, panel), make, operator.eq)
 
 
 def _packed(matrix: Array, panel: int) -> Array:

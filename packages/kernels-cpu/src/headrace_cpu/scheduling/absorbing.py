@@ -29,6 +29,7 @@ from headrace.plan import Line, Program
 from headrace.types import Array, DType, bfloat16, float32
 from headrace_cpu.onednn import Request
 from headrace_cpu.scheduling.accumulators import Accumulators
+from headrace_cpu.scheduling.keeping import kept_values
 from headrace_cpu.scheduling.values import READING, byte_count, is_native
 
 __all__ = ["Absorbed", "Call", "absorb"]
@@ -126,6 +127,7 @@ class _Search:
         }
         self._has_epilogues = os.environ.get("HEADRACE_EPILOGUES") != "off"
         self._accumulators = Accumulators(program, self._makers, self._used)
+        self._kept = kept_values(program)
         self._packings: dict[int, int] = {}  # the position of a product -> the number of its packing
         self.found = Absorbed()
 
@@ -153,7 +155,9 @@ class _Search:
         same, constants = self._reads(), self._program.constants
         alike: dict[Any, list[int]] = {}
         for position, line in enumerate(self._lines):
-            if line.op.type != "MatMul" or position in self.found.lines or line.inputs[1] in constants:
+            if line.op.type != "MatMul" or position in self.found.lines:
+                continue
+            if line.inputs[1] in constants or line.inputs[1] in self._kept:
                 continue
             shape, attrs = line.op.inputs[0].shape, line.op.attrs
             turned = attrs["transpose_a"], attrs["transpose_b"]
@@ -243,6 +247,7 @@ class _Search:
                 for step in steps
                 if step.other is not None  # rounding and relu read nothing
             ),
+            line.op.type != "AddN" and len(inputs) > 1 and inputs[1] in self._kept,
             packed,
             steps[-1].factor if steps else 0.0,
             bool(steps) and steps[-1].kind == "relu",

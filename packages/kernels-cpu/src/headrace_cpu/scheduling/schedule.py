@@ -1,8 +1,8 @@
 """A schedule: the groups of a program, what computes each, and the memory that they share.
 
 Memory has keys: an int for the value of an operation, `("variable", n)` for the state behind a handle, `("packed", n)`
-for a factor in the layout that products like. Values that are only another view of the same elements (reshape,
-identity) share the key of what they view.
+for a factor in the layout that products like, `("prepared", n)` for one that is kept for many steps. Values that are
+only another view of the same elements (reshape, identity) share the key of what they view.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from headrace.interfaces import VariableStorage
 from headrace.loops.fusion import Group, Item
 from headrace.plan import Program
 from headrace.types import Array
+from headrace_cpu.prepared import Prepared
 from headrace_cpu.scheduling.lists import ListUse
 
 __all__ = ["Key", "Schedule", "is_variable"]
@@ -44,6 +45,8 @@ class Schedule:
       checks: for items whose integers must be in `[0, bound)` the key of these and the bound.
       memory: for items that a library computes the keys of what it reads and writes.
       extras: for items that a library computes the keys of what it reads only after that.
+      prepared: for items that a library computes the keys of what is made of their inputs beforehand.
+      copies: for each of these keys the variable, and what makes the copy.
       again: for each group the items of others that it computes again.
       lists: the tensor lists that live in native memory.
     """
@@ -63,6 +66,8 @@ class Schedule:
     checks: dict[int, tuple[Key, int]] = field(default_factory=dict)
     memory: dict[int, tuple[tuple[Key, ...], tuple[Key, ...]]] = field(default_factory=dict)
     extras: dict[int, tuple[Key, ...]] = field(default_factory=dict)
+    prepared: dict[int, tuple[Key, ...]] = field(default_factory=dict)
+    copies: dict[Key, tuple[Variable, Prepared]] = field(default_factory=dict)
     again: list[list[int]] = field(default_factory=list)
     lists: ListUse = field(default_factory=ListUse)
 
@@ -94,6 +99,15 @@ class Schedule:
             return number
         storage = self.storage(number)
         return self.root(number) if storage is None else self.storage_key(storage)
+
+    def prepared_key(self, variable: Variable, prepared: Prepared) -> Key:
+        """The key of a copy of a variable; calls that read copies of one form read the same one."""
+        for key, (known, other) in self.copies.items():
+            if known == variable and other.is_same(other.form, prepared.form):
+                return key
+        key = ("prepared", len(self.copies))
+        self.copies[key] = variable, prepared
+        return key
 
     def readers(self) -> dict[Key, set[int]]:
         """For each memory the groups that read it."""

@@ -12,11 +12,13 @@ from headrace.loops.fusion import Item, fuse
 from headrace.loops.recompute import recomputed
 from headrace.plan import Line, Program
 from headrace_cpu.onednn import Request
+from headrace_cpu.prepared import Prepared
 from headrace_cpu.primitives.gathering import Gather, gather_call
 from headrace_cpu.primitives.indices import FirstRows, RangeCheck
 from headrace_cpu.primitives.scans import Scan, scan_call
 from headrace_cpu.primitives.scattering import Rows, rows_call
 from headrace_cpu.scheduling.absorbing import Absorbed, Call, absorb
+from headrace_cpu.scheduling.keeping import kept_values
 from headrace_cpu.scheduling.lists import CHANGING, RECORD, ListOp, ListUse
 from headrace_cpu.scheduling.looping import line_loops
 from headrace_cpu.scheduling.ordering import ordered
@@ -63,9 +65,11 @@ class _Scheduler:
     uses: dict[int, int] = field(default_factory=dict)  # value -> the last line that uses it
     writes: dict[Key, list[int]] = field(default_factory=dict)  # variable -> lines that may write it
     absorbed: Absorbed = field(default_factory=Absorbed)
+    kept: frozenset[int] = frozenset()  # values of variables that nothing here writes
 
     def __post_init__(self) -> None:
         program = self.schedule.program
+        self.kept = kept_values(program)
         self.absorbed = absorb(program, self.library)
         place(program, self.absorbed, self.library)
         self._find_uses()
@@ -101,7 +105,8 @@ class _Scheduler:
     def _request(self, line: Line) -> Request:
         tensors = self.schedule.program.tensors
         dtypes = tuple(tensors[number].dtype for number in (*line.inputs, *line.outputs))
-        return Request(line.op, dtypes, tuple(map(self.schedule.constant, line.inputs)))
+        keeps = len(line.inputs) > 1 and line.inputs[1] in self.kept
+        return Request(line.op, dtypes, tuple(map(self.schedule.constant, line.inputs)), keeps=keeps)
 
     def add(self, position: int, line: Line) -> None:
         """Add what a line does."""
@@ -203,6 +208,11 @@ class _Scheduler:
         schedule.library[number] = call
         schedule.memory[number] = tuple(map(schedule.memory_of, inputs)), made
         schedule.extras[number] = tuple(map(schedule.memory_of, extras))
+        schedule.prepared[number] = tuple(
+            schedule.prepared_key(schedule.memory_of(inputs[item.position]), item)
+            for item in getattr(call, "constants", ())
+            if isinstance(item, Prepared)
+        )
 
     def _packed(self, position: int, line: Line, call: Call) -> Key:
         """The memory of a factor in the layout of a product, which is filled before the first product that reads it."""
