@@ -31,7 +31,7 @@ __all__ = [
     "VariableStorage",
 ]
 
-INTERFACE_VERSION = 2
+INTERFACE_VERSION = 3
 
 
 class VariableStorage(Protocol):

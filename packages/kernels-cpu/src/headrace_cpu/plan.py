@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from headrace import Operation
-from headrace.errors import HeadraceError
+from headrace.errors import FailedPreconditionError, HeadraceError
 from headrace.interfaces import OpHook
 from headrace.plan import Line, PlannedMemory, Work, aligned_array, checked_kernel, exhausted, explained
 from headrace_cpu.driver.entry import WrittenDriver
@@ -196,9 +196,17 @@ class CpuPlan:
         run = self._first_lines.get(line)
         if run is not None and run.kind == "host":
             return explained(error, self._program.lines[run.lines[0]].op)
+        if isinstance(error, FailedPreconditionError):
+            reader = next(filter(self._reads_nothing, self._program.lines), None)
+            return error if reader is None else explained(error, reader.op)
         if isinstance(error, MemoryError) and not isinstance(error, HeadraceError):
             return exhausted("the values of one step", error)
         return error
+
+    def _reads_nothing(self, line: Line) -> bool:
+        """True for a line that reads a variable without a value."""
+        known: Any = self._program.constants.get(line.inputs[0]) if line.op.type == "ReadVariableOp" else None
+        return known is not None and not known.is_initialized
 
 
 def _failing_line(traceback: TracebackType | None, filename: str) -> int:
