@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gc
-import operator
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
@@ -12,39 +12,35 @@ import pytest
 import headrace as hr
 from headrace.runtime.resources import VariableBuffer
 from headrace.types import Array, Shape
-from headrace_cpu.prepared import Copies, Prepared, PreparedCopy
+from headrace_cpu.prepared import Copies, PreparedCopy
 
 
-def plus_one(form: object, make: Callable[[Array], Array] = lambda value: value + 1) -> Prepared:
-    return Prepared(1, form, make, operator.eq)
+@dataclass(frozen=True)
+class Plus:
+    """Makes a copy to which a number is added."""
+
+    number: float = 1.0
+    made: list[int] = field(default_factory=list, compare=False)
+
+    def __call__(self, value: Array) -> Array:
+        self.made.append(1)
+        return value + self.number
 
 
 def test_who_asks_for_the_same_form_gets_the_same_copy() -> None:
     copies, value = Copies(), np.zeros(3)
-    first = copies.of(value, plus_one("a"))
-    assert copies.of(value, plus_one("a")) is first
-    assert copies.of(value, plus_one("b")) is not first
-    assert copies.of(np.zeros(3), plus_one("a")) is not first
-
-
-def test_whether_forms_are_the_same_may_be_asked() -> None:
-    copies, value = Copies(), np.zeros(3)
-    first = copies.of(value, plus_one(1))
-    same = Prepared(1, 3, lambda value: value, lambda a, b: a % 2 == b % 2)
-    assert copies.of(value, same) is first
+    first = copies.of(value, Plus())
+    assert copies.of(value, Plus()) is first
+    assert copies.of(value, Plus(2)) is not first
+    assert copies.of(np.zeros(3), Plus()) is not first
 
 
 def test_a_copy_ends_with_those_who_read_it() -> None:
-    copies, value, count = Copies(), np.zeros(3), []
-
-    def counted(value: Array) -> Array:
-        count.append(1)
-        return value + 1
-
+    copies, value, plus = Copies(), np.zeros(3), Plus()
     for _ in range(2):
-        copies.of(value, plus_one("a", counted))
+        copies.of(value, plus)
         gc.collect()
-    assert len(count) == 2
+    assert len(plus.made) == 2
 
 
 def test_another_array_at_the_same_place_has_copies_of_its_own() -> None:
@@ -52,7 +48,15 @@ def test_another_array_at_the_same_place_has_copies_of_its_own() -> None:
     copies = Copies()
     for number in range(100):
         value = np.full(3, float(number))
-        assert (copies.of(value, plus_one("a")) == number + 1).all()
+        assert (copies.of(value, Plus()) == number + 1).all()
+
+
+def test_plans_share_what_gives_the_copy_of_a_variable() -> None:
+    copies, variable = Copies(), VariableBuffer("v", hr.float32, Shape([3]))
+    first = copies.of_variable(variable, Plus())
+    assert copies.of_variable(variable, Plus()) is first
+    assert copies.of_variable(variable, Plus(2)) is not first
+    assert copies.of_variable(VariableBuffer("v", hr.float32, Shape([3])), Plus()) is not first
 
 
 def changes() -> list[Callable[[VariableBuffer, Array], None]]:
@@ -86,20 +90,15 @@ def test_a_copy_of_a_variable_is_made_again_when_that_has_changed(
     change: Callable[[VariableBuffer, Array], None],
 ) -> None:
     """Also where the new value lies in the memory of the old one."""
-    variable, made = VariableBuffer("v", hr.float32, Shape([3])), []
-
-    def make(value: Array) -> Array:
-        made.append(1)
-        return value + 1
-
-    copy = PreparedCopy(variable, make)
+    variable, plus = VariableBuffer("v", hr.float32, Shape([3])), Plus()
+    copy = PreparedCopy(variable, plus)
     variable.assign(np.zeros(3, np.float32))
     assert (copy() == 1).all()
     assert copy() is copy()
-    assert len(made) == 1
+    assert len(plus.made) == 1
     change(variable, np.full(3, 5, np.float32))
     assert (copy() == 6).all()
-    assert len(made) == 2
+    assert len(plus.made) == 2
 
 
 def test_of_a_variable_without_a_value_there_is_no_copy() -> None:

@@ -14,7 +14,7 @@ from headrace.loops.lowering import lower
 from headrace.plan import Allocation, Line, Step, flat_aliases, plan_memory
 from headrace_cpu.onednn import LibraryCall
 from headrace_cpu.primitives.few_rows import FewRows
-from headrace_cpu.primitives.packed_products import PackedProducts
+from headrace_cpu.primitives.panel_products import PanelProducts
 from headrace_cpu.primitives.pooling import Pooling
 from headrace_cpu.primitives.scans import Scan
 from headrace_cpu.primitives.scattering import Rows
@@ -56,12 +56,17 @@ class Unit:
     @property
     def pointers(self) -> int:
         """How many memories its code is given: those of its keys, then what it works in, then its constants."""
-        return len(self.keys) + len(self.scratch) + len(getattr(self.call, "constants", ()))
+        return len(self.keys) + len(self.scratch) + len(self.constants)
+
+    @property
+    def constants(self) -> tuple[Any, ...]:
+        """The arrays that its call reads beside its memories, or what they are made of (`prepared.Prepared`)."""
+        return getattr(self.call, "constants", ())
 
     @property
     def is_shared(self) -> bool:
         """True if threads share its work: it is a function of a table of pointers and a part of the work."""
-        is_ours = self.region is not None or isinstance(self.call, (FewRows, PackedProducts, Pooling, Rows, Scan))
+        is_ours = self.region is not None or isinstance(self.call, (FewRows, PanelProducts, Pooling, Rows, Scan))
         return is_ours or (isinstance(self.call, LibraryCall) and bool(self.call.parts))
 
 

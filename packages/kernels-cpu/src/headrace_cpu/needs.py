@@ -23,7 +23,7 @@ from headrace_cpu.onednn import LibraryCall
 from headrace_cpu.primitives.few_rows import FewRows
 from headrace_cpu.primitives.gathering import Gather
 from headrace_cpu.primitives.indices import FirstRows, RangeCheck
-from headrace_cpu.primitives.packed_products import PackedProducts
+from headrace_cpu.primitives.panel_products import PanelProducts
 from headrace_cpu.primitives.pooling import Pooling
 from headrace_cpu.primitives.scans import Scan
 from headrace_cpu.primitives.scattering import Rows
@@ -42,7 +42,7 @@ _CALLS: dict[type, tuple[str, str]] = {
     Rows: ("headrace_cpu.rows", "threads share the rows of the result"),
     Scan: ("headrace_cpu.scan", "each element follows from the one before"),
     FewRows: ("headrace_cpu.few_rows", "few rows times a matrix that is read where it lies"),
-    PackedProducts: ("headrace_cpu.packed_products", "rows times a constant matrix that was packed beforehand"),
+    PanelProducts: ("headrace_cpu.panel_products", "rows times a matrix that was brought into panels before"),
     Pooling: ("headrace_cpu.pooling", "windows that slide along rows"),
 }
 """For a call that is no library's what it is named, and why."""

@@ -197,16 +197,16 @@ class CpuPlan:
         if run is not None and run.kind == "host":
             return explained(error, self._program.lines[run.lines[0]].op)
         if isinstance(error, FailedPreconditionError):
-            reader = next(filter(self._reads_nothing, self._program.lines), None)
-            return error if reader is None else explained(error, reader.op)
+            lacking = next((line for line in self._program.lines if self._needs_value(line, error)), None)
+            return error if lacking is None else explained(error, lacking.op)
         if isinstance(error, MemoryError) and not isinstance(error, HeadraceError):
             return exhausted("the values of one step", error)
         return error
 
-    def _reads_nothing(self, line: Line) -> bool:
-        """True for a line that reads a variable without a value."""
-        known: Any = self._program.constants.get(line.inputs[0]) if line.op.type == "ReadVariableOp" else None
-        return known is not None and not known.is_initialized
+    def _needs_value(self, line: Line, error: FailedPreconditionError) -> bool:
+        """True for a line that is given the variable which an error says has no value."""
+        known: list[Any] = [self._program.constants.get(number) for number in line.inputs]
+        return any(hasattr(item, "acquire") and f"'{item.name}'" in str(error) for item in known)
 
 
 def _failing_line(traceback: TracebackType | None, filename: str) -> int:

@@ -10,7 +10,10 @@ from typing import Any
 from headrace.interfaces import VariableStorage
 from headrace.types import Array
 
-__all__ = ["Copies", "Prepared", "PreparedCopy"]
+__all__ = ["Copies", "Make", "Prepared", "PreparedCopy", "copies"]
+
+Make = Callable[[Array], Array]
+"""Makes a copy of an array in another form. Two are equal if they make the same one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,15 +22,11 @@ class Prepared:
 
     Attributes:
       position: of the input.
-      form: what the copy is like.
-      make: makes it of the input.
-      is_same: says whether two forms are the same.
+      make: makes the copy.
     """
 
     position: int
-    form: Any
-    make: Callable[[Array], Array]
-    is_same: Callable[[Any, Any], bool]
+    make: Make
 
 
 class PreparedCopy:
@@ -38,7 +37,7 @@ class PreparedCopy:
       make: makes the copy.
     """
 
-    def __init__(self, storage: VariableStorage, make: Callable[[Array], Array]) -> None:
+    def __init__(self, storage: VariableStorage, make: Make) -> None:
         self._storage, self._make = storage, make
         self._latest: tuple[int | None, Array | None] = (None, None)
 
@@ -52,40 +51,51 @@ class PreparedCopy:
         return copy
 
 
-_Copy = tuple[Any, "weakref.ref[Array]"]
-"""The form of a copy, and the copy."""
-
-
 class Copies:
-    """Copies of arrays that nobody changes, as long as somebody has them and what they are copies of is there.
+    """What is made of arrays that nobody changes, and of variables, as long as somebody has it and they are there.
 
     Without a lock: what is called when an array ends may run while this thread holds one. Two threads that ask at once
     make two copies.
     """
 
     def __init__(self) -> None:
-        self._copies: dict[int, tuple[weakref.ref[Array], list[_Copy]]] = {}
+        self._found: dict[int, tuple[weakref.ref[Any], list[tuple[Make, weakref.ref[Any]]]]] = {}
 
-    def of(self, value: Array, prepared: Prepared) -> Array:
+    def of(self, value: Array, make: Make) -> Array:
         """A copy of an array: one that somebody still has, or made now.
 
         Args:
           value: the array.
-          prepared: what the copy is like, and what makes it.
+          make: makes the copy.
         """
-        copies = self._copies_of(value)
-        for form, copy in list(copies):
-            held = copy()
-            if held is not None and prepared.is_same(form, prepared.form):
-                return held
-        result = prepared.make(value)
-        entry = prepared.form, weakref.ref(result, lambda _: copies.remove(entry))
-        copies.append(entry)
+        found: Array = self._shared(value, make, lambda: make(value))
+        return found
+
+    def of_variable(self, storage: VariableStorage, make: Make) -> PreparedCopy:
+        """What gives a copy of the present value of a variable.
+
+        Args:
+          storage: the variable.
+          make: makes the copy.
+        """
+        found: PreparedCopy = self._shared(storage, make, lambda: PreparedCopy(storage, make))
+        return found
+
+    def _shared(self, source: Any, make: Make, create: Callable[[], Any]) -> Any:
+        """What was made of a source and somebody still has, or what `create` gives."""
+        key = id(source)
+        if key not in self._found:
+            self._found[key] = weakref.ref(source, lambda _: self._found.pop(key, None)), []
+        made = self._found[key][1]
+        for other, held in list(made):
+            known = held() if other == make else None
+            if known is not None:
+                return known
+        result = create()
+        entry = make, weakref.ref(result, lambda _: made.remove(entry))
+        made.append(entry)
         return result
 
-    def _copies_of(self, value: Array) -> list[_Copy]:
-        """The copies of an array, by its id, as long as it is there."""
-        key = id(value)
-        if key not in self._copies:
-            self._copies[key] = weakref.ref(value, lambda _: self._copies.pop(key, None)), []
-        return self._copies[key][1]
+
+copies = Copies()
+"""Those of this process."""

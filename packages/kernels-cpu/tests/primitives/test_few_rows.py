@@ -12,12 +12,6 @@ from headrace_cpu.onednn import onednn
 KERNEL = "headrace_cpu.few_rows"
 
 
-@pytest.fixture(autouse=True)
-def as_in_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A matrix that no step changes would be brought into the layout of a library."""
-    monkeypatch.setenv("HEADRACE_KEEPING", "off")
-
-
 def product(
     x: Array, w: Array, *added: Array, threads: int = 1, turned: bool = False, relu: bool = False
 ) -> tuple[Array, list[str]]:
@@ -138,12 +132,6 @@ def test_a_constant_matrix_is_brought_into_the_layout_of_a_library() -> None:
         y = hr.matmul(x, hr.constant(normal(40, 80)))
     with hr.Session(graph, config=hr.config(backend="cpu")) as session:
         assert [item.kernel for item in session.explain(y, {x: normal(2, 40)}).work] == ["onednn"]
-
-
-@pytest.mark.skipif(onednn() is None, reason="needs oneDNN")
-def test_so_is_one_that_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HEADRACE_KEEPING", "on")
-    assert product(normal(2, 40), normal(40, 80))[1] == ["onednn"]
 
 
 def test_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from headrace_cpu.llvm.host import host
 from headrace_cpu.onednn import onednn
 from headrace_cpu.primitives.choice import primitive_call
 from headrace_cpu.scheduling.absorbing import Absorbed, absorb
+from headrace_cpu.scheduling.requests import Requests
 
 pytestmark = pytest.mark.skipif(onednn() is None, reason="oneDNN is not installed")
 needs_bfloat16 = pytest.mark.skipif(not host().multiplies_bfloat16, reason="no instructions for bfloat16")
@@ -41,7 +42,7 @@ def absorbed(build: Build, *arrays: Any, options: hr.Config | None = None) -> tu
     bounded = optimize(prune(graph, outputs, [], inputs), options or hr.config())
     with hr.Session(graph) as session:
         program = Program.of(bounded, session.resources, no_functions())
-    return program, absorb(program, primitive_call)
+    return program, absorb(program, primitive_call, Requests(program))
 
 
 def no_functions() -> Functions:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -73,11 +73,23 @@ def test_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.skipif(onednn() is None, reason="oneDNN is not installed")
-def test_products_of_one_form_read_one_copy() -> None:
-    program = program_of(lambda x, w: [x @ w.value, (x * 2.0) @ w.value, hr.matmul(w.value, w.value, transpose_b=True)])
-    made = scheduled(program)
-    assert len(made.copies) == 2  # as it lies, and turned
+@pytest.mark.parametrize("turned", [False, True])
+def test_convolutions_of_one_form_read_one_copy(turned: bool) -> None:
+    """Those of a library and those by code of our own have copies of their own, whichever comes first."""
+
+    def build(x: hr.Tensor, w: hr.Variable) -> list[hr.Tensor]:
+        filters = hr.Variable(normal(1, 1, 64, 64), name="filters").value
+        many = hr.concat([x] * 25, axis=0)
+        sides = [hr.reshape(many, (1, 10, 10, 64)), hr.reshape(many, (4, 5, 5, 64)), hr.reshape(x, (1, 2, 2, 64))]
+        return [hr.nn.conv2d(side, filters) for side in (sides[::-1] if turned else sides)]
+
+    made = scheduled(program_of(build, (4, 64)))
     assert sum(map(len, made.prepared.values())) == 3
+    assert len(made.copies) == 2
+
+
+def test_matrices_of_products_are_read_where_they_lie() -> None:
+    assert not scheduled(program_of(lambda x, w: [x @ w.value])).copies
 
 
 def model(x: hr.Tensor) -> hr.Tensor:
@@ -131,42 +143,47 @@ def test_evaluating_between_steps_of_training_sees_each_of_them() -> None:
 
 def test_a_step_sees_a_whole_value_while_another_thread_writes() -> None:
     """Each value is one number everywhere, so that a copy of two halves would show."""
-    graph, given = hr.Graph(), np.ones((40, 64), np.float32)
+    graph, given = hr.Graph(), np.ones((1, 6, 6, 64), np.float32)
     with graph.as_default():
         x = hr.placeholder(hr.float32, given.shape)
-        w = hr.Variable(np.ones(SHAPE, np.float32), name="w")
-        y = x @ w.value
-        change = w.assign_add(hr.ones(SHAPE))
-    with hr.Session(graph, config=CPU) as session:
+        w = hr.Variable(np.ones((1, 1, 64, 32), np.float32), name="w")
+        y = hr.nn.conv2d(x, w.value)
+        change = w.assign_add(hr.ones((1, 1, 64, 32)))
+    with hr.Session(graph, config=CPU) as session, ThreadPoolExecutor(1) as pool:
         step, add = session.make_callable(y, [x]), session.make_callable([change])
-        ended = threading.Event()
+        step(given)
 
         def write() -> None:
             for _ in range(300):
                 add()
-            ended.set()
 
-        writer = threading.Thread(target=write)
-        writer.start()
-        last = 0.0
-        while not ended.is_set():
+        writing, last = pool.submit(write), 0.0
+        while not writing.done():
             found = step(given)
-            assert (found == found[0, 0]).all()
-            assert found[0, 0] >= last
-            last = float(found[0, 0])
-        writer.join()
+            assert (found == found.flat[0]).all()
+            assert found.flat[0] >= last
+            last = float(found.flat[0])
+        writing.result()
         assert (step(given) == 64 * 301).all()
 
 
-def test_a_variable_without_a_value_is_named() -> None:
+@pytest.mark.parametrize("changed", ["v", "w"])
+def test_a_variable_without_a_value_is_named_with_what_reads_it(changed: str) -> None:
     graph = hr.Graph()
     with graph.as_default():
-        x = hr.placeholder(hr.float32, (40, 64))
-        w = hr.Variable(np.ones(SHAPE, np.float32), name="w")
-        y = x @ w.value
+        x = hr.placeholder(hr.float32, (1, 6, 6, 64))
+        v = hr.Variable(np.ones((1, 1, 64, 32), np.float32), name="v")
+        w = hr.Variable(np.ones((1, 1, 32, 32), np.float32), name="w")
+        y = hr.nn.conv2d(hr.nn.conv2d(x, v.value), w.value)
+        added = v.assign_add(hr.ones((1, 1, 64, 32)))
     with hr.Session(graph, config=CPU) as session:
-        step = session.make_callable(y, [x])
-        step(normal(40, 64))
-        session.resources.variable("", "w", hr.float32, hr.Shape(SHAPE)).destroy()
-        with pytest.raises(hr.errors.FailedPreconditionError, match="'w' has no value yet(.|\n)*test_keeping.py"):
-            step(normal(40, 64))
+        read, add = session.make_callable(y, [x]), session.make_callable([added])
+        read(normal(1, 6, 6, 64))
+        add()
+        session.resources.variable("", changed, hr.float32, {"v": v, "w": w}[changed].shape).destroy()
+        lacking = f"variable '{changed}' has no value yet(.|\\n)*"
+        with pytest.raises(hr.errors.FailedPreconditionError, match=f"{lacking}ReadVariableOp '{changed}/"):
+            read(normal(1, 6, 6, 64))
+        if changed == "v":
+            with pytest.raises(hr.errors.FailedPreconditionError, match=f"{lacking}AssignAddVariableOp"):
+                add()

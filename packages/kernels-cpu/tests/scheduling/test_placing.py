@@ -20,6 +20,7 @@ from headrace_cpu.primitives.choice import primitive_call
 from headrace_cpu.scheduling.absorbing import Absorbed, Call
 from headrace_cpu.scheduling.lists import ListUse
 from headrace_cpu.scheduling.placing import place
+from headrace_cpu.scheduling.requests import Requests
 from headrace_cpu.scheduling.schedule import Schedule
 from headrace_cpu.scheduling.scheduler import schedule
 
@@ -63,7 +64,7 @@ def written(build: Build, *arrays: Array, options: hr.Config | None = None) -> l
 def placed(made: Schedule) -> list[Call]:
     """The calls that read or write views."""
     found = Absorbed()
-    place(made.program, found, primitive_call)
+    place(made.program, found, primitive_call, Requests(made.program))
     return list(found.calls.values())
 
 

@@ -7,7 +7,6 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -76,7 +75,8 @@ class VariableBuffer:
     def assign(self, value: Array) -> None:
         """Replace the value by a copy of `value`."""
         self.check(value)
-        with self._changing():
+        with self._lock:
+            self._version += 1
             if self._value is not None and self._value.shape == value.shape and self._is_own():
                 np.copyto(self._value, value)
             else:
@@ -89,12 +89,14 @@ class VariableBuffer:
           value: memory that nobody writes to, such as a file that is mapped read-only.
         """
         self.check(value, adopted=True)
-        with self._changing():
+        with self._lock:
+            self._version += 1
             self._value = value
 
     def update(self, change: Callable[[Array], Array | None]) -> None:
         """Apply `change` to the value under the variable's lock (see the interface)."""
-        with self._changing():
+        with self._lock:
+            self._version += 1
             if self._value is None:
                 raise self._uninitialized()
             target = self._value if self._is_own() else self._moved()
@@ -106,7 +108,8 @@ class VariableBuffer:
 
     def rewrite(self, change: Callable[[Array, Array], None]) -> None:
         """Write every element anew under the variable's lock (see the interface)."""
-        with self._changing():
+        with self._lock:
+            self._version += 1
             if self._value is None:
                 raise self._uninitialized()
             target = self._value if self._is_own() else self._elsewhere(self._value.shape)
@@ -138,7 +141,8 @@ class VariableBuffer:
 
     def destroy(self) -> None:
         """Forget the value."""
-        with self._changing():
+        with self._lock:
+            self._version += 1
             self._value = None
 
     def check(self, value: Array, *, adopted: bool = False) -> None:
@@ -165,13 +169,6 @@ class VariableBuffer:
                 got=f"one that is {'writable' if flags.writeable else 'not laid out so'}",
                 hint="value.flags.writeable = False if nobody writes to it, or write_variables(..., copy=True)",
             )
-
-    @contextmanager
-    def _changing(self) -> Iterator[None]:
-        """Hold the lock; readers that know the old version wait for it."""
-        with self._lock:
-            self._version += 1
-            yield
 
     def _elsewhere(self, shape: tuple[int, ...]) -> Array:
         """Other memory for the next value, of any content."""

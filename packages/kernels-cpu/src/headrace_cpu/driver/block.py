@@ -60,13 +60,11 @@ def block_of(layout: Layout, units: Sequence[Unit], constant: ConstantPlace, slo
             if key not in places:
                 places[key] = place_of(layout, key, constant, given)
     offsets = layout.allocation.offsets
-    scratch: list[list[Place]] = []
-    for unit in units:
-        prepared = iter(unit.prepared)
-        scratch.append([("arena", offsets[number]) for number in unit.scratch])
-        for item in getattr(unit.call, "constants", ()):
-            is_made = isinstance(item, Prepared)
-            scratch[-1].append(place_of(layout, next(prepared), constant, given) if is_made else constant(item))
+    prepared = [[place_of(layout, key, constant, given) for key in unit.prepared] for unit in units]
+    scratch = [
+        [*(("arena", offsets[number]) for number in unit.scratch), *_constants(unit, constant, made)]
+        for unit, made in zip(units, prepared, strict=True)
+    ]
     return Block(
         units=tuple(units),
         places=places,
@@ -75,6 +73,12 @@ def block_of(layout: Layout, units: Sequence[Unit], constant: ConstantPlace, slo
         sizes=_sizes(layout, units, places),
         integers={unit.keys[0]: integers_of(layout, unit.keys[0]) for unit in units if unit.bound},
     )
+
+
+def _constants(unit: Unit, constant: ConstantPlace, prepared: list[Place]) -> list[Place]:
+    """Where the constants of a call are; `prepared` are the places of those that are made of its inputs, in order."""
+    made = iter(prepared)
+    return [next(made) if isinstance(item, Prepared) else constant(item) for item in unit.constants]
 
 
 def _sizes(layout: Layout, units: Sequence[Unit], places: Mapping[Key, Place]) -> dict[Key, int]:

@@ -12,7 +12,7 @@ from headrace_cpu.llvm.host import host
 from headrace_cpu.onednn import capi
 from headrace_cpu.onednn.capi import Descriptor, OneDnn, Primitive, onednn
 from headrace_cpu.onednn.views import View
-from headrace_cpu.prepared import Copies, Prepared
+from headrace_cpu.prepared import Prepared, copies
 
 __all__ = ["CallWriter", "LibraryCall", "Request", "computed_as", "library_call", "makes_calls", "row_major"]
 
@@ -46,6 +46,25 @@ class LibraryCall:
         return len(self.parts)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Reordering:
+    """Makes copies in another layout; equal to another one between equal layouts (see `prepared.Make`)."""
+
+    library: OneDnn
+    source: Descriptor
+    target: Descriptor
+
+    def __call__(self, value: Array) -> Array:
+        return self.library.reordered(value, self.source, self.target)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Reordering):
+            return NotImplemented
+        return self.library.same(self.source, other.source) and self.library.same(self.target, other.target)
+
+    __hash__ = None  # type: ignore[assignment]  # layouts have none
+
+
 @dataclass(frozen=True, slots=True)
 class Packing:
     """How a factor is brought into the layout that a product likes best.
@@ -70,7 +89,7 @@ class Request:
       epilogue: what follows on the result, with the dtype of what it reads beside that: `bias` (one number for each of
         the last axis), `add` (as many as the result), `onto` (the memory of the result itself). The pointers of these
         come after those of the outputs.
-      keeps: the second input stays what it is for many steps.
+      keeps: the second input stays what it is for many steps, but may change between them.
       packed: the second factor of a product lies in memory in the layout that the product likes best.
       onto: how many times what the memory of the result holds before is added to it, for an epilogue with that.
       has_relu: what is negative after that becomes 0, and NaN stays NaN.
@@ -103,7 +122,6 @@ Maker = Callable[["CallWriter"], bool]
 """Writes a call; gives False where oneDNN does not compute the operation, or not faster."""
 
 _makers: dict[str, Maker] = {}
-_copies = Copies()
 
 
 def makes_calls(*op_types: str) -> Callable[[Maker], Maker]:
@@ -248,9 +266,9 @@ class CallWriter:
         if self.library.same(plain, chosen):
             return position
         value = self.request.constants[position]
-        if value is not None or (self.request.keeps and position == 1):
-            prepared = self.library.prepared(position, plain, chosen)
-            self._constants.append(prepared if value is None else _copies.of(value, prepared))
+        if value is not None or (position == 1 and self.request.keeps):
+            make = _Reordering(self.library, plain, chosen)
+            self._constants.append(Prepared(position, make) if value is None else copies.of(value, make))
             return -len(self._constants)
         place = self.scratch(chosen.size)
         self._primitives.append(self.library.reorder(plain, chosen, position, place, self.scratch))

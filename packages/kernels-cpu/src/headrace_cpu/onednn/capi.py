@@ -23,7 +23,6 @@ from headrace.errors import InternalError
 from headrace.plan import aligned_array
 from headrace.types import Array, DType
 from headrace_cpu.llvm.signals import held_signals
-from headrace_cpu.prepared import Prepared
 
 __all__ = ["Argument", "Descriptor", "OneDnn", "Primitive", "dims", "onednn"]
 
@@ -268,21 +267,14 @@ class OneDnn:
         self._check("dnnl_reorder_primitive_desc_create", ctypes.byref(made), *handles)
         return self.working(self._description(made), ((SRC, place, source), (DST, goal, target), *extra), memory)
 
-    def prepared(self, position: int, source: Descriptor, target: Descriptor) -> Prepared:
-        """What brings an input of a call into another layout beforehand.
+    def reordered(self, value: Array, source: Descriptor, target: Descriptor) -> Array:
+        """A copy of an array in another layout, as an array of bytes.
 
         Args:
-          position: of the input.
+          value: the array.
           source: the layout that it is read in; of a matrix that may be that of the transposed one.
-          target: the layout to bring it into; the copy is an array of bytes.
+          target: the layout to bring it into.
         """
-
-        def are_same(a: tuple[Descriptor, Descriptor], b: tuple[Descriptor, Descriptor]) -> bool:
-            return all(map(self.same, a, b))
-
-        return Prepared(position, (source, target), lambda value: self._copied(value, source, target), are_same)
-
-    def _copied(self, value: Array, source: Descriptor, target: Descriptor) -> Array:
         result = aligned_array((target.size,), np.uint8)
         result[:] = 0
         arrays = [np.ascontiguousarray(value), result]

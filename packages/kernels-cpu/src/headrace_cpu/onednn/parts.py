@@ -18,7 +18,7 @@ from headrace_cpu.onednn import capi
 from headrace_cpu.onednn.calls import CallWriter, LibraryCall, Request, computed_as
 from headrace_cpu.onednn.capi import Descriptor, OneDnn, onednn
 
-__all__ = ["parted_call"]
+__all__ = ["MULTIPLICATIONS_A_NANOSECOND", "parted_call"]
 
 MULTIPLICATIONS_A_NANOSECOND = {"float32": 100, "bfloat16": 200}
 """What one core of a processor of 2024 does."""
@@ -41,7 +41,7 @@ def parted_call(request: Request, threads: int) -> LibraryCall | None:
     if library is None or op.type != "MatMul" or threads < 2 or os.environ.get("HEADRACE_PARTS") == "off":
         return None
     tensors = (*op.inputs, *op.outputs)
-    is_known = request.keeps or any(value is not None for value in request.constants)
+    is_known = any(value is not None for value in request.constants)
     if (
         is_known
         or request.packed

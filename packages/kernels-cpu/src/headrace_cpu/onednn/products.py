@@ -132,7 +132,7 @@ def _is_apart(place: View | None) -> bool:
 def _chosen(call: CallWriter, position: int, plain: Descriptor, operand: DType) -> Descriptor:
     """The layout of the second factor: a constant, or what is packed, may have the one that oneDNN likes best."""
     constants = call.request.constants
-    is_known = call.request.keeps or (position < len(constants) and constants[position] is not None)
+    is_known = position < len(constants) and constants[position] is not None
     if not (is_known or call.request.packed) or len(call.request.shape(position)) != 2:
         return plain
     if len(call.request.op.outputs[0].shape.as_tuple()) != 2:

@@ -74,14 +74,14 @@ def few_rows_call(request: Request) -> FewRows | None:
     """The product of few rows that an operation is, or None if it is something else or a library does it better.
 
     Args:
-      request: the operation. A constant matrix, or one that is kept, is brought into the layout of a library once.
+      request: the operation. A constant matrix is left to a library, where there is one: it is packed once and for all.
     """
     op = request.op
     if op.type != "MatMul" or os.environ.get("HEADRACE_FEW_ROWS") == "off":
         return None
     if op.attrs["transpose_a"] or request.packed or any(request.places):
         return None
-    if (request.keeps or request.constants[1] is not None) and onednn() is not None:
+    if request.constants[1] is not None and onednn() is not None:
         return None
     kinds = [kind for kind, _ in request.epilogue]
     if any(kind not in ("bias", "add") for kind in kinds):

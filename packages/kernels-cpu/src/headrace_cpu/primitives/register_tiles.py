@@ -15,7 +15,7 @@ from headrace.types import float32
 from headrace_cpu.llvm.text import Text
 from headrace_cpu.loops.scalars import extreme
 
-__all__ = ["VECTORS", "RegisterTile", "most_rows"]
+__all__ = ["VECTORS", "Given", "RegisterTile", "most_rows"]
 
 VECTORS = 2
 """Vectors of columns in a tile."""
@@ -30,10 +30,7 @@ def most_rows(lanes: int) -> int:
 class RegisterTile:
     """A function that adds what some places of the inner axis give to a tile of the result.
 
-    `void SYMBOL(ptr rows, ptr panel, ptr next, ptr result, i64 columns, i64 left, i64 depth, i1 first, i1 last, ptr
-    added...)`: `columns` are those of the result, `left` how many there are from the first one of the tile on, `depth`
-    how many places of the inner axis, `next` what to ask for, `ahead` bytes for each of them. The `first` call for a
-    tile begins with zeros, the `last` one finishes it; where there are no parts, each call is both.
+    The first call for a tile begins with zeros, the last one finishes it; where there are no parts, each call is both.
 
     Attributes:
       rows: of the tile.
@@ -60,20 +57,58 @@ class RegisterTile:
         """The name of the function."""
         return f"register_tile_{hashlib.sha256(repr(self).encode()).hexdigest()[:16]}"
 
-    def call(self, t: Text, *arguments: str) -> None:
+    def call(self, t: Text, given: Given) -> None:
         """Call the function, and add it to those that are needed.
 
         Args:
           t: what calls.
-          *arguments: registers, in order.
+          given: what it is given.
         """
         if self.symbol not in t.functions:
             writer = _Writer(self)
             t.functions[self.symbol] = writer.written()
             t.functions |= writer.t.functions
-        kinds = [*["ptr"] * 4, *["i64"] * 3, *["i1"] * 2, *["ptr"] * len(self.added)]
-        given = ", ".join(f"{kind} {argument}" for kind, argument in zip(kinds, arguments, strict=True))
-        t.line(f"call void @{self.symbol}({given})")
+        t.line(f"call void @{self.symbol}({given.text()})")
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What the function of a tile is given: registers.
+
+    Attributes:
+      rows: the pointer of the rows of the first factor.
+      panel: that of the panel.
+      following: that of what to ask for.
+      result: that of the tile in the result.
+      columns: of the result.
+      left: how many of these there are from the first one of the tile on.
+      depth: places of the inner axis.
+      is_first, is_last: whether this is the first call for the tile, and the last one.
+      added: the pointers of what is added in the end.
+    """
+
+    rows: str
+    panel: str
+    following: str
+    result: str
+    columns: str
+    left: str
+    depth: str
+    is_first: str
+    is_last: str
+    added: tuple[str, ...]
+
+    def text(self) -> str:
+        """Arguments, or parameters, in the order of the function."""
+        pointers, integers = (self.rows, self.panel, self.following, self.result), (self.columns, self.left, self.depth)
+        return ", ".join(
+            [
+                *(f"ptr {name}" for name in pointers),
+                *(f"i64 {name}" for name in integers),
+                *(f"i1 {name}" for name in (self.is_first, self.is_last)),
+                *(f"ptr {name}" for name in self.added),
+            ]
+        )
 
 
 class _Writer:
@@ -89,11 +124,11 @@ class _Writer:
     def written(self) -> str:
         """The text of the function."""
         t, tile = self.t, self.tile
-        added = "".join(f", ptr %added{number}" for number in range(len(tile.added)))
-        given = (
-            "ptr %rows, ptr %panel, ptr %next, ptr %result, i64 %columns, i64 %left, i64 %depth, i1 %first, i1 %last"
-        )
-        t.lines.append(f"define internal void @{tile.symbol}({given}{added}) noinline {{")
+        added = tuple(f"%added{number}" for number in range(len(tile.added)))
+        given = Given(
+            "%rows", "%panel", "%next", "%result", "%columns", "%left", "%depth", "%first", "%last", added
+        )  # fmt: skip
+        t.lines.append(f"define internal void @{tile.symbol}({given.text()}) noinline {{")
         t.start("entry")
         if tile.is_partial:
             self.masks = [self._mask(number) for number in range(VECTORS)]

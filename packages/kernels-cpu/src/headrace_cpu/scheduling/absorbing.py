@@ -29,7 +29,8 @@ from headrace.plan import Line, Program
 from headrace.types import Array, DType, bfloat16, float32
 from headrace_cpu.onednn import Request
 from headrace_cpu.scheduling.accumulators import Accumulators
-from headrace_cpu.scheduling.keeping import kept_values
+from headrace_cpu.scheduling.keeping import UNKNOWN, given_variables
+from headrace_cpu.scheduling.requests import Requests
 from headrace_cpu.scheduling.values import READING, byte_count, is_native
 
 __all__ = ["Absorbed", "Call", "absorb"]
@@ -99,14 +100,15 @@ class _Step:
     beside: tuple[int, ...] = ()
 
 
-def absorb(program: Program, library: Callable[[Request], Any]) -> Absorbed:
+def absorb(program: Program, library: Callable[[Request], Any], requests: Requests) -> Absorbed:
     """Find calls that do the work of several lines.
 
     Args:
       program: the lines.
       library: called with a request; gives what a library would do, or None.
+      requests: makes the requests.
     """
-    search = _Search(program, library)
+    search = _Search(program, library, requests)
     search.find_sums()
     search.find_packings()
     search.find_products()
@@ -116,8 +118,8 @@ def absorb(program: Program, library: Callable[[Request], Any]) -> Absorbed:
 class _Search:
     """Mutable, used once."""
 
-    def __init__(self, program: Program, library: Callable[[Request], Any]) -> None:
-        self._program, self._lines, self._library = program, program.lines, library
+    def __init__(self, program: Program, library: Callable[[Request], Any], requests: Requests) -> None:
+        self._program, self._lines, self._library, self._requests = program, program.lines, library, requests
         self._used = Counter(number for line in program.lines for number in line.inputs)
         self._used.update(program.results)
         self._makers = {number: place for place, line in enumerate(program.lines) for number in line.outputs}
@@ -127,7 +129,6 @@ class _Search:
         }
         self._has_epilogues = os.environ.get("HEADRACE_EPILOGUES") != "off"
         self._accumulators = Accumulators(program, self._makers, self._used)
-        self._kept = kept_values(program)
         self._packings: dict[int, int] = {}  # the position of a product -> the number of its packing
         self.found = Absorbed()
 
@@ -155,9 +156,7 @@ class _Search:
         same, constants = self._reads(), self._program.constants
         alike: dict[Any, list[int]] = {}
         for position, line in enumerate(self._lines):
-            if line.op.type != "MatMul" or position in self.found.lines:
-                continue
-            if line.inputs[1] in constants or line.inputs[1] in self._kept:
+            if line.op.type != "MatMul" or position in self.found.lines or line.inputs[1] in constants:
                 continue
             shape, attrs = line.op.inputs[0].shape, line.op.attrs
             turned = attrs["transpose_a"], attrs["transpose_b"]
@@ -171,14 +170,13 @@ class _Search:
     def _reads(self) -> dict[int, tuple[int, int]]:
         """For each value read from a variable what is the same for all reads with the same content."""
         found: dict[int, tuple[int, int]] = {}
-        changes: Counter[int] = Counter()  # of all variables, where it is not known which one changes
+        changes: Counter[int] = Counter()
         for line in self._lines:
-            handles = [number for number in line.inputs if self._program.tensors[number].dtype.kind == "resource"]
-            known = [id(self._program.constants.get(number)) for number in handles]
-            if line.op.type == "ReadVariableOp" and handles[0] in self._program.constants:
-                found[line.outputs[0]] = known[0], changes[known[0]] + changes[id(None)]
+            variables = given_variables(self._program, line)
+            if line.op.type == "ReadVariableOp" and UNKNOWN not in variables:
+                found[line.outputs[0]] = variables[0], changes[variables[0]] + changes[UNKNOWN]
             elif line.op.type not in READING:
-                changes.update(known)
+                changes.update(variables)
         return found
 
     def find_products(self) -> None:
@@ -237,20 +235,19 @@ class _Search:
     def _request(
         self, line: Line, inputs: Sequence[int], outputs: Sequence[int], steps: Sequence[_Step], *, packed: bool
     ) -> Request:
-        tensors, constants = self._program.tensors, self._program.constants
-        return Request(
-            line.op,
-            tuple(tensors[number].dtype for number in (*inputs, *outputs)),
-            tuple(_array(constants.get(number)) for number in inputs),
-            tuple(
+        tensors = self._program.tensors
+        return self._requests.of(
+            line,
+            inputs,
+            outputs,
+            epilogue=tuple(
                 (step.kind, tensors[step.other].dtype)
                 for step in steps
                 if step.other is not None  # rounding and relu read nothing
             ),
-            line.op.type != "AddN" and len(inputs) > 1 and inputs[1] in self._kept,
-            packed,
-            steps[-1].factor if steps else 0.0,
-            bool(steps) and steps[-1].kind == "relu",
+            packed=packed,
+            onto=steps[-1].factor if steps else 0.0,
+            has_relu=bool(steps) and steps[-1].kind == "relu",
         )
 
     def _epilogue(self, position: int) -> Iterator[_Step]:

@@ -25,6 +25,7 @@ from headrace.types import bfloat16, float32
 from headrace_cpu.onednn import Request
 from headrace_cpu.onednn.views import View, piece_of, read_through, source_of, written_through
 from headrace_cpu.scheduling.absorbing import Absorbed, Call
+from headrace_cpu.scheduling.requests import Requests
 from headrace_cpu.scheduling.values import VIEWS, byte_count, is_native
 
 __all__ = ["place"]
@@ -67,16 +68,17 @@ class _Base:
     lines: frozenset[int]
 
 
-def place(program: Program, found: Absorbed, library: Callable[[Request], Any]) -> None:
+def place(program: Program, found: Absorbed, library: Callable[[Request], Any], requests: Requests) -> None:
     """Let products read and write views.
 
     Args:
       program: the lines.
       found: the calls that do the work of several lines; products that read or write views are added to these.
       library: called with a request; gives what a library would do, or None.
+      requests: makes the requests.
     """
     if os.environ.get("HEADRACE_VIEWS") != "off":
-        placing = _Placing(program, found, library)
+        placing = _Placing(program, found, library, requests)
         if placing.products:
             placing.read()
             placing.write()
@@ -94,6 +96,7 @@ class _Placing:
     program: Program
     found: Absorbed
     library: Callable[[Request], Any]
+    requests: Requests
     products: dict[int, Call] = field(default_factory=dict)
     dead: set[int] = field(default_factory=set)
     _makers: dict[int, int] = field(default_factory=dict)
@@ -111,8 +114,7 @@ class _Placing:
                 if call.packing is None and call.variable is None:
                     self.products[at] = call
             elif position not in self.found.lines:
-                constants = tuple(map(self._constant, line.inputs))
-                request = Request.of(line.op, constants)
+                request = self.requests.of(line)
                 self.products[position] = Call(None, position, (position,), line.inputs, (), line.outputs, request)
 
     def read(self) -> None:

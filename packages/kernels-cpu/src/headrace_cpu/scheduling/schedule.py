@@ -103,7 +103,7 @@ class Schedule:
     def prepared_key(self, variable: Variable, prepared: Prepared) -> Key:
         """The key of a copy of a variable; calls that read copies of one form read the same one."""
         for key, (known, other) in self.copies.items():
-            if known == variable and other.is_same(other.form, prepared.form):
+            if (known, other.make) == (variable, prepared.make):
                 return key
         key = ("prepared", len(self.copies))
         self.copies[key] = variable, prepared

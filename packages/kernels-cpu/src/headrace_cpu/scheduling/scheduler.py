@@ -18,11 +18,11 @@ from headrace_cpu.primitives.indices import FirstRows, RangeCheck
 from headrace_cpu.primitives.scans import Scan, scan_call
 from headrace_cpu.primitives.scattering import Rows, rows_call
 from headrace_cpu.scheduling.absorbing import Absorbed, Call, absorb
-from headrace_cpu.scheduling.keeping import kept_values
 from headrace_cpu.scheduling.lists import CHANGING, RECORD, ListOp, ListUse
 from headrace_cpu.scheduling.looping import line_loops
 from headrace_cpu.scheduling.ordering import ordered
 from headrace_cpu.scheduling.placing import place
+from headrace_cpu.scheduling.requests import Requests
 from headrace_cpu.scheduling.schedule import Key, Schedule, is_variable
 from headrace_cpu.scheduling.values import READING, VIEWS, byte_count, is_native
 
@@ -46,7 +46,7 @@ def schedule(
     result = Schedule(program, lists=lists)
     result.roots.update(lists.roots)
     result.sizes.update((root, RECORD) for root in set(lists.roots.values()))
-    scheduler = _Scheduler(result, library, nested)
+    scheduler = _Scheduler(result, library, nested, Requests(program))
     for position, line in enumerate(program.lines):
         scheduler.add(position, line)
     result.groups = fuse(result.items, result.sizes)
@@ -61,17 +61,16 @@ class _Scheduler:
     schedule: Schedule
     library: Callable[[Request], Any]
     nested: Callable[[Line], Any]
+    requests: Requests
     finished: dict[Operation, frozenset[int]] = field(default_factory=dict)  # operation -> items it waits for
     uses: dict[int, int] = field(default_factory=dict)  # value -> the last line that uses it
     writes: dict[Key, list[int]] = field(default_factory=dict)  # variable -> lines that may write it
     absorbed: Absorbed = field(default_factory=Absorbed)
-    kept: frozenset[int] = frozenset()  # values of variables that nothing here writes
 
     def __post_init__(self) -> None:
         program = self.schedule.program
-        self.kept = kept_values(program)
-        self.absorbed = absorb(program, self.library)
-        place(program, self.absorbed, self.library)
+        self.absorbed = absorb(program, self.library, self.requests)
+        place(program, self.absorbed, self.library, self.requests)
         self._find_uses()
         self._find_writes()
 
@@ -101,12 +100,6 @@ class _Scheduler:
             for storage in storages:
                 if storage is not None:
                     self.writes.setdefault(self.schedule.storage_key(storage), []).append(position)
-
-    def _request(self, line: Line) -> Request:
-        tensors = self.schedule.program.tensors
-        dtypes = tuple(tensors[number].dtype for number in (*line.inputs, *line.outputs))
-        keeps = len(line.inputs) > 1 and line.inputs[1] in self.kept
-        return Request(line.op, dtypes, tuple(map(self.schedule.constant, line.inputs)), keeps=keeps)
 
     def add(self, position: int, line: Line) -> None:
         """Add what a line does."""
@@ -190,7 +183,7 @@ class _Scheduler:
         """The call that a line is: work on whole rows, or what a library does; None if it is neither."""
         if line.op.type == "AddN":  # a library adds only what it multiplies itself
             return None
-        return self._row_call(line) or self.library(self._request(line))
+        return self._row_call(line) or self.library(self.requests.of(line))
 
     def _native_call(self, position: int, line: Line, call: Any, *, nested: bool = False) -> None:
         """Add a call that does the work of one line."""

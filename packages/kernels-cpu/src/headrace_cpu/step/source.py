@@ -18,7 +18,7 @@ from headrace_cpu.driver.pausing import Stop, stops_in
 from headrace_cpu.driver.sharing import side_by_side
 from headrace_cpu.layout import Layout, Run, Unit
 from headrace_cpu.llvm.host import host
-from headrace_cpu.prepared import PreparedCopy
+from headrace_cpu.prepared import copies
 from headrace_cpu.primitives.gathering import Gather
 from headrace_cpu.primitives.indices import FirstRows, RangeCheck
 from headrace_cpu.primitives.scattering import Rows
@@ -153,7 +153,7 @@ class StepSource:
             (_, variable), prepared = schedule.copies[key]
             name = f"prepared{key[1]}"
             if name not in self.namespace:
-                self.namespace[name] = PreparedCopy(schedule.storages[variable], prepared.make)
+                self.namespace[name] = copies.of_variable(schedule.storages[variable], prepared.make)
             return Expression(f"{name}()")
         if isinstance(key, tuple):
             storage = schedule.storages[key[1]]

@@ -12,10 +12,10 @@ import headrace as hr
 from headrace.types import Array
 from headrace_cpu.llvm.host import host
 from headrace_cpu.onednn import Request, onednn
-from headrace_cpu.primitives.packed_products import DEPTH, PackedProducts, _packed, packed_products_call
+from headrace_cpu.primitives.panel_products import DEPTH, PanelProducts, _Panels, panel_products_call, shares_columns
 from headrace_cpu.primitives.register_tiles import VECTORS, most_rows
 
-KERNEL = "headrace_cpu.packed_products"
+KERNEL = "headrace_cpu.panel_products"
 MOST, PANEL = most_rows(host().lanes), VECTORS * host().lanes
 pytestmark = pytest.mark.skipif(
     host().lanes < 16 and onednn() is not None, reason="with narrower vectors oneDNN computes these"
@@ -171,7 +171,7 @@ def test_plans_share_what_is_packed() -> None:
     for rows in (50, 60):
         with hr.Graph().as_default():
             y = hr.matmul(hr.placeholder(hr.float32, [rows, 20]), hr.ones([20, PANEL]))
-        call = packed_products_call(Request.of(y.op, (None, w)))
+        call = panel_products_call(Request.of(y.op, (None, w)))
         assert call is not None
         found.append(call)
     assert found[0].constants[0] is found[1].constants[0]
@@ -190,14 +190,32 @@ def test_a_square_matrix_and_its_transposed_one_are_two() -> None:
     assert_close(found[1], x, w.T)
 
 
+@pytest.mark.parametrize(
+    ("rows", "columns", "blocks", "panels", "by_columns"),
+    [
+        (3136, 64, 56, 2, False),
+        (784, 128, 14, 4, False),  # few panels: many processors would have nothing to do
+        (784, 512, 14, 16, True),
+        (1024, 1024, 19, 32, False),  # a tie
+        (1024, 2048, 19, 64, True),
+        (49, 512, 1, 16, True),
+        (20, 32, 1, 1, False),
+    ],
+)
+def test_threads_share_the_larger_side_where_it_has_pieces_enough(
+    rows: int, columns: int, blocks: int, panels: int, by_columns: bool
+) -> None:
+    assert shares_columns(rows, columns, blocks, panels) is by_columns
+
+
 @pytest.mark.parametrize("lanes", [4, 8, 16])
 def test_vectors_of_other_processors(lanes: int) -> None:
     """The code for narrower ones runs here as well."""
     panel = VECTORS * lanes
     x, w = normal(29, DEPTH + 4), normal(DEPTH + 4, 8 * panel + panel - 1, seed=1)
     result = np.zeros((29, w.shape[1]), np.float32)
-    packed = _packed(w, panel)
-    product = PackedProducts(29, *w.shape, None, (), False, True, lanes, (packed,))
+    packed = _Panels(*w.shape, panel, is_turned=False)(w)
+    product = PanelProducts(29, *w.shape, None, (), False, True, lanes, (packed,))
     body, functions = product.written(lanes)
     symbol = product.symbol(lanes)
     text = "\n".join([*functions.values(), body.replace("define internal", "define").replace("SYMBOL", symbol)])
@@ -210,5 +228,5 @@ def test_vectors_of_other_processors(lanes: int) -> None:
 
 
 def test_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HEADRACE_PACKED_PRODUCTS", "off")
+    monkeypatch.setenv("HEADRACE_PANEL_PRODUCTS", "off")
     assert KERNEL not in ran(dense(normal(20, PANEL)), normal(50, 20))[1]

@@ -1,9 +1,9 @@
-"""Products with a constant matrix, or one that is kept for many steps: dense layers and convolutions of one tap.
+"""Products with a constant matrix: dense layers, and convolutions of one tap, also with filters kept for many steps.
 
 The matrix is brought into panels once (see `register_tiles`). A part of the inner axis at a time, and of that some
 rows, a thread goes through panel after panel with the same rows, which stay in its caches; rows that lie far apart are
 copied next to each other first. What is added to the result and relu are done while it is in registers; a library,
-whose relu makes 0 of NaN, cannot do that for us. Sums do not depend on threads. `HEADRACE_PACKED_PRODUCTS=off` leaves
+whose relu makes 0 of NaN, cannot do that for us. Sums do not depend on threads. `HEADRACE_PANEL_PRODUCTS=off` leaves
 such products to a library.
 """
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import operator
 import os
 from dataclasses import dataclass, field
 
@@ -21,11 +20,11 @@ from headrace.plan import aligned_array
 from headrace.types import Array, float32
 from headrace_cpu.llvm.host import host
 from headrace_cpu.llvm.text import Text
-from headrace_cpu.onednn import Request, onednn
-from headrace_cpu.prepared import Copies, Prepared
-from headrace_cpu.primitives.register_tiles import VECTORS, RegisterTile, most_rows
+from headrace_cpu.onednn import MULTIPLICATIONS_A_NANOSECOND, Request, onednn
+from headrace_cpu.prepared import Prepared, copies
+from headrace_cpu.primitives.register_tiles import VECTORS, Given, RegisterTile, most_rows
 
-__all__ = ["PackedProducts", "packed_products_call"]
+__all__ = ["PanelProducts", "panel_products_call"]
 
 DEPTH = 512
 """Places of the inner axis at a time, measured on Zen 5: a panel of so many stays in the second cache."""
@@ -35,8 +34,8 @@ GAP = 16
 """Numbers between copied rows, so that they do not all fall in the same places of the first cache."""
 MOST_WASTE = 8
 """Columns beyond the last one that are computed with the others: one in so many at most."""
-MULTIPLICATIONS_A_NANOSECOND = 100
-"""What one core of a processor of 2024 does."""
+MANY = 16
+"""Pieces of work that few processors share evenly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +56,8 @@ class _Pixels:
 
 
 @dataclass(frozen=True, slots=True)
-class PackedProducts:
-    """`[rows, inner] x [inner, columns]` of float32, whose second factor is a constant or kept for many steps.
+class PanelProducts:
+    """`[rows, inner] x [inner, columns]` of float32, whose second factor lies in panels.
 
     Attributes:
       rows, inner, columns: sizes, none of which is 0.
@@ -116,11 +115,11 @@ class PackedProducts:
     @property
     def nanoseconds(self) -> float:
         """A rough estimate of what it takes on one thread."""
-        return self.rows * self.inner * self.columns / MULTIPLICATIONS_A_NANOSECOND
+        return self.rows * self.inner * self.columns / MULTIPLICATIONS_A_NANOSECOND["float32"]
 
     def symbol(self, lanes: int) -> str:
         """The name of the function."""
-        return f"packed_products_{hashlib.sha256(repr((self, lanes)).encode()).hexdigest()[:16]}"
+        return f"panel_products_{hashlib.sha256(repr((self, lanes)).encode()).hexdigest()[:16]}"
 
     def written(self, lanes: int) -> tuple[str, dict[str, str]]:
         """A function `SYMBOL(args, begin, end)` of panels or blocks, and declarations that it needs."""
@@ -129,16 +128,11 @@ class PackedProducts:
         return "\n".join(writer.t.lines) + "\n", writer.t.functions
 
 
-def packed_products_call(request: Request, threads: int = 1) -> PackedProducts | None:
-    """The product that an operation is, or None if it is something else or a library does it better.
-
-    Args:
-      request: the operation.
-      threads: how many may share it.
-    """
+def panel_products_call(request: Request) -> PanelProducts | None:
+    """The product that an operation is, or None if it is something else or a library does it better."""
     op, lanes = request.op, host().lanes
     is_product = op.type == "MatMul" and not op.attrs["transpose_a"]
-    if not (is_product or _has_one_tap(request)) or os.environ.get("HEADRACE_PACKED_PRODUCTS") == "off":
+    if not (is_product or _has_one_tap(request)) or os.environ.get("HEADRACE_PANEL_PRODUCTS") == "off":
         return None
     value = request.constants[1]
     if not (request.keeps or value is not None):
@@ -155,12 +149,34 @@ def packed_products_call(request: Request, threads: int = 1) -> PackedProducts |
     rows, inner, panel = math.prod(many), request.shape(0)[-1], VECTORS * lanes
     if 0 in (rows, inner, columns) or rows <= most_rows(lanes) or -columns % panel > columns // MOST_WASTE:
         return None
-    added = tuple(kind == "bias" for kind in kinds)
-    by_columns = inner * columns > rows * inner or rows < threads * TILES * most_rows(lanes)
-    panels = _panels(inner, columns, panel, is_turned=is_product and op.attrs["transpose_b"])
-    packed = panels if value is None else _copies.of(value, panels)
-    pixels = None if is_product else _pixels(request)
-    return PackedProducts(rows, inner, columns, pixels, added, request.has_relu, by_columns, lanes, (packed,))
+    make = _Panels(inner, columns, panel, is_turned=is_product and op.attrs["transpose_b"])
+    return PanelProducts(
+        rows,
+        inner,
+        columns,
+        pixels=None if is_product else _pixels(request),
+        added=tuple(kind == "bias" for kind in kinds),
+        has_relu=request.has_relu,
+        by_columns=shares_columns(rows, columns, -(-rows // (TILES * most_rows(lanes))), -(-columns // panel)),
+        lanes=lanes,
+        constants=(Prepared(1, make) if value is None else copies.of(value, make),),
+    )
+
+
+def shares_columns(rows: int, columns: int, blocks: int, panels: int) -> bool:
+    """Whether threads share the columns of a product, and each reads all rows, or the other way round.
+
+    Each then reads its own part of the larger factor, unless that gives too few pieces.
+
+    Args:
+      rows: of the result.
+      columns: of the result.
+      blocks: how many pieces the rows have.
+      panels: how many the columns have.
+    """
+    if min(blocks, panels) >= MANY:
+        return columns > rows
+    return panels > blocks
 
 
 def _has_one_tap(request: Request) -> bool:
@@ -181,38 +197,37 @@ def _pixels(request: Request) -> _Pixels | None:
     return None if (down, right) == (1, 1) else _Pixels(height, width, high, wide, (down, right))
 
 
-def _panels(inner: int, columns: int, panel: int, *, is_turned: bool) -> Prepared:
-    """What packs a matrix that may lie turned, or as the filters of one tap."""
+@dataclass(frozen=True, slots=True)
+class _Panels:
+    """Brings a matrix into panels: `[columns, inner]` if it is turned, else what has `[inner, columns]` elements.
 
-    def make(value: Array) -> Array:
-        return _packed(value.reshape(columns, inner).T if is_turned else value.reshape(inner, columns), panel)
-
-    return Prepared(1, (is_turned, panel), make, operator.eq)
-
-
-def _packed(matrix: Array, panel: int) -> Array:
-    """The numbers of a matrix part by part of the inner axis, in each panel by panel, in each place by place.
-
-    The columns of the last panel that the matrix lacks are 0.
+    The numbers lie part by part of the inner axis, in each panel by panel, in each place by place. The columns of the
+    last panel that the matrix lacks are 0.
     """
-    inner, columns = matrix.shape
-    panels = -(-columns // panel)
-    wide = np.zeros((inner, panels * panel), np.float32)
-    wide[:, :columns] = matrix
-    packed = aligned_array((wide.size,), np.float32)
-    for start in range(0, inner, DEPTH):
-        part = wide[start : start + DEPTH]
-        packed[start * panels * panel :][: part.size] = part.reshape(-1, panels, panel).swapaxes(0, 1).reshape(-1)
-    return packed
 
+    inner: int
+    columns: int
+    panel: int
+    is_turned: bool = field(kw_only=True)
 
-_copies = Copies()
+    def __call__(self, value: Array) -> Array:
+        inner, panel, panels = self.inner, self.panel, -(-self.columns // self.panel)
+        matrix = value.T if self.is_turned else value.reshape(inner, self.columns)
+        if self.columns % panel:
+            wide = np.zeros((inner, panels * panel), np.float32)
+            wide[:, : self.columns] = matrix
+            matrix = wide
+        packed = aligned_array((inner * panels * panel,), np.float32)
+        for start in range(0, inner, DEPTH):
+            part = matrix[start : start + DEPTH].reshape(-1, panels, panel).swapaxes(0, 1)
+            packed[start * panels * panel :][: part.size].reshape(part.shape)[...] = part
+        return packed
 
 
 class _Writer:
     """Writes the function. Mutable."""
 
-    def __init__(self, product: PackedProducts) -> None:
+    def __init__(self, product: PanelProducts) -> None:
         self.product = product
         self.t = Text()
         self.is_copied = product.pixels is not None or product.inner > DEPTH
@@ -245,69 +260,61 @@ class _Writer:
         t, product = self.t, self.product
         last = self._least(self._two("add", first, product.block), product.rows)
         depth = self._least(self._two("sub", str(product.inner), start), DEPTH)
-        is_first = t.put(f"icmp eq i64 {start}, 0")
-        is_last = t.put(f"icmp eq i64 {self._two('add', start, depth)}, {product.inner}")
         if self.is_copied:
             t.count_up(first, last, 1, lambda row: self._copy(row, first, start, depth))
+        t.count_up(begin, end, 1, lambda number: self._panel(number, start, depth, first, last))
+
+    def _panel(self, number: str, start: str, depth: str, first: str, last: str) -> None:
+        """The tiles of one panel."""
+        t, product = self.t, self.product
         size = self._two("mul", depth, product.panel)
-        part = self._moved(self.panels, self._two("mul", start, product.panels * product.panel))
+        part = self._two("mul", start, product.panels * product.panel)
+        here = self._moved(self.panels, self._two("add", part, self._two("mul", number, size)))
+        column = self._two("mul", number, product.panel)
+        is_first = t.put(f"icmp eq i64 {start}, 0")
+        is_last = t.put(f"icmp eq i64 {self._two('add', start, depth)}, {product.inner}")
+
+        def tile(rows: int, row: str) -> None:
+            inside = self._two("sub", row, first)
+            asked = self._two("mul", self._two("udiv", inside, product.tile), self._two("mul", depth, product.ahead))
+            given = inside if self.is_copied else row
+            at = self._two("add", self._two("mul", row, product.columns), column)
+            pointers = zip(self.added, product.added, strict=True)
+            self._form(rows).call(
+                t,
+                Given(
+                    rows=self._moved(self.copies or self.images, self._two("mul", given, self.stride)),
+                    panel=here,
+                    following=t.put(f"getelementptr i8, ptr {self._moved(here, size)}, i64 {asked}"),
+                    result=self._moved(self.result, at),
+                    columns=str(product.columns),
+                    left=self._two("sub", str(product.columns), column),
+                    depth=depth,
+                    is_first=is_first,
+                    is_last=is_last,
+                    added=tuple(self._moved(base, column if is_row else at) for base, is_row in pointers),
+                ),
+            )
+
         whole = product.rows // product.tile * product.tile
-        whole_end = self._least(last, whole)
+        t.count_up(first, self._least(last, whole), product.tile, lambda row: tile(product.tile, row))
+        if whole < product.rows:
+            ends = t.put(f"icmp eq i64 {last}, {product.rows}")
+            t.when(ends, lambda: tile(product.rows - whole, str(whole)))
 
-        def panel(number: str) -> None:
-            here = self._moved(part, self._two("mul", number, size))
-            column = self._two("mul", number, product.panel)
-            ahead = self._moved(here, size)
-
-            def tile(rows: int, row: str) -> None:
-                """A tile asks for as much of the next panel as it has places."""
-                number = self._two("sub", row, first)
-                asked = self._two(
-                    "mul", self._two("udiv", number, product.tile), self._two("mul", depth, product.ahead)
-                )
-                place = t.put(f"getelementptr i8, ptr {ahead}, i64 {asked}")
-                self._tile(rows, row, first, here, place, column, depth, is_first, is_last)
-
-            t.count_up(first, whole_end, product.tile, lambda row: tile(product.tile, row))
-            if whole < product.rows:
-                ends = t.put(f"icmp eq i64 {last}, {product.rows}")
-                t.when(ends, lambda: tile(product.rows - whole, str(whole)))
-
-        t.count_up(begin, end, 1, panel)
-
-    def _tile(
-        self,
-        rows: int,
-        row: str,
-        first: str,
-        panel: str,
-        ahead: str,
-        column: str,
-        depth: str,
-        is_first: str,
-        is_last: str,
-    ) -> None:
+    def _form(self, rows: int) -> RegisterTile:
+        """A tile of so many rows."""
         product = self.product
-        is_partial = product.columns % product.panel != 0
-        form = RegisterTile(
+        return RegisterTile(
             rows,
-            self.stride,
-            product.ahead,
-            product.inner > DEPTH,
-            product.added,
-            product.has_relu,
-            is_partial,
-            product.lanes,
+            stride=self.stride,
+            ahead=product.ahead,
+            in_parts=product.inner > DEPTH,
+            added=product.added,
+            has_relu=product.has_relu,
+            is_partial=product.columns % product.panel != 0,
+            lanes=product.lanes,
         )
-        at = self._two("add", self._two("mul", row, product.columns), column)
-        source = self._two("sub", row, first) if self.is_copied else row
-        given = self._moved(self.copies or self.images, self._two("mul", source, self.stride))
-        added = [
-            self._moved(base, column if is_row else at) for base, is_row in zip(self.added, product.added, strict=True)
-        ]
-        left = self._two("sub", str(product.columns), column)
-        columns, result = str(product.columns), self._moved(self.result, at)
-        form.call(self.t, given, panel, ahead, result, columns, left, depth, is_first, is_last, *added)
 
     def _copy(self, row: str, first: str, start: str, depth: str) -> None:
         """Bring a part of a row next to those before it."""

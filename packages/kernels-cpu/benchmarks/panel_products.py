@@ -1,10 +1,10 @@
 """What products with constants by code of our own gain: dense layers and convolutions of one tap beside oneDNN's.
 
-Each layer has a bias and relu. A network goes through more weights than the caches hold, so there is each layer as
-often as its weights fill 100 MB, and each call reads the next ones from memory. The ways take turns, round by round. It
-prints medians over the rounds in microseconds for a layer, and the ratio.
+Each layer has a bias and relu, and there is each as often as its weights fill 100 MB, more than caches hold, as in a
+network: so weights come from memory. All read one input. The ways take turns, round by round. It prints medians over
+the rounds in microseconds for a layer, and the ratio.
 
-Run: `python packed_products.py [--quick] [--json FILE]`.
+Run: `python panel_products.py [--quick] [--json FILE]`.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def measured(name: str, shape: tuple[int, ...], weight_bytes: int, layer: Layer,
     values = np.random.default_rng(0).standard_normal(shape, np.float32)
     steps = {}
     for way in ("off", "on"):
-        os.environ["HEADRACE_PACKED_PRODUCTS"] = way
+        os.environ["HEADRACE_PANEL_PRODUCTS"] = way
         steps[way] = hr.Session(graph, config=hr.config(backend="cpu")).make_callable(done, [x])
         steps[way](values)
     times: dict[str, list[float]] = {way: [] for way in steps}
