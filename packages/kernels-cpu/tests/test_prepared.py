@@ -12,7 +12,7 @@ import pytest
 import headrace as hr
 from headrace.runtime.resources import VariableBuffer
 from headrace.types import Array, Shape
-from headrace_cpu.prepared import Copies, PreparedCopy
+from headrace_cpu.prepared import Copies, PreparedCopy, Snapshots
 
 
 @dataclass(frozen=True)
@@ -91,24 +91,31 @@ def test_a_copy_of_a_variable_is_made_again_when_that_has_changed(
 ) -> None:
     """Also where the new value lies in the memory of the old one."""
     variable, plus = VariableBuffer("v", hr.float32, Shape([3])), Plus()
-    copy = PreparedCopy(variable, plus)
+    snapshots = Snapshots(variable, (PreparedCopy(plus),))
     variable.assign(np.zeros(3, np.float32))
-    assert (copy() == 1).all()
-    assert copy() is copy()
+    assert [array[0] for array in snapshots()] == [0, 1]
+    assert snapshots()[1] is snapshots()[1]
     assert len(plus.made) == 1
     change(variable, np.full(3, 5, np.float32))
-    assert (copy() == 6).all()
+    assert [array[0] for array in snapshots()] == [5, 6]
     assert len(plus.made) == 2
+
+
+def test_an_older_value_has_an_older_copy() -> None:
+    """Threads that read at different moments share what makes the copies."""
+    copy = PreparedCopy(Plus())
+    for value, version in ((0, 1), (5, 2), (0, 1), (5, 2)):
+        assert copy.of(np.full(3, value), version)[0] == value + 1
 
 
 def test_of_a_variable_without_a_value_there_is_no_copy() -> None:
     variable = VariableBuffer("v", hr.float32, Shape([3]))
-    copy = PreparedCopy(variable, lambda value: value)
+    snapshots = Snapshots(variable, (PreparedCopy(Plus()),))
     for _ in range(2):
         with pytest.raises(hr.errors.FailedPreconditionError, match="has no value yet"):
-            copy()
+            snapshots()
     variable.assign(np.zeros(3, np.float32))
-    copy()
+    snapshots()
     variable.destroy()
     with pytest.raises(hr.errors.FailedPreconditionError, match="has no value yet"):
-        copy()
+        snapshots()

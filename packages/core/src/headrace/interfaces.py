@@ -53,14 +53,16 @@ class VariableStorage(Protocol):
     def is_initialized(self) -> bool:
         """True once a value was assigned."""
 
-    @property
-    def version(self) -> int:
-        """Another number after each change: what was made of a value that was read after it is good while it stays."""
-
     def read(self) -> Array:
         """The current value; the caller must not write to it.
 
         Raises FailedPreconditionError before the first assignment.
+        """
+
+    def snapshot(self) -> tuple[Array, int]:
+        """The current value as `read` gives it, and a number that is another one after each change.
+
+        So what was made of a value is good as long as the number is the same.
         """
 
     def assign(self, value: Array) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from headrace.interfaces import VariableStorage
 from headrace.types import Array
 
-__all__ = ["Copies", "Make", "Prepared", "PreparedCopy", "copies"]
+__all__ = ["Copies", "Make", "Prepared", "PreparedCopy", "Snapshots", "copies"]
 
 Make = Callable[[Array], Array]
 """Makes a copy of an array in another form. Two are equal if they make the same one."""
@@ -33,22 +33,43 @@ class PreparedCopy:
     """A copy of what a variable holds, made again when that has changed. Mutable; threads may make it at once.
 
     Args:
-      storage: the variable.
       make: makes the copy.
     """
 
-    def __init__(self, storage: VariableStorage, make: Make) -> None:
-        self._storage, self._make = storage, make
+    def __init__(self, make: Make) -> None:
+        self._make = make
         self._latest: tuple[int | None, Array | None] = (None, None)
 
-    def __call__(self) -> Array:
-        """The copy of the present value."""
-        version = self._storage.version  # before the value is read: what changes after that is seen next time
+    def of(self, value: Array, version: int) -> Array:
+        """The copy of a value.
+
+        Args:
+          value: what the variable holds.
+          version: the number that goes with it (see `VariableStorage.snapshot`).
+        """
         known, copy = self._latest
         if copy is None or version != known:
-            copy = self._make(self._storage.read())
+            copy = self._make(value)
             self._latest = version, copy
         return copy
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshots:
+    """What native code reads of a variable: its value, and copies of the same value.
+
+    Attributes:
+      storage: the variable.
+      copies: gives the copies.
+    """
+
+    storage: VariableStorage
+    copies: tuple[PreparedCopy, ...]
+
+    def __call__(self) -> list[Array]:
+        """The value of this moment, then the copies."""
+        value, version = self.storage.snapshot()
+        return [value, *(copy.of(value, version) for copy in self.copies)]
 
 
 class Copies:
@@ -72,13 +93,13 @@ class Copies:
         return found
 
     def of_variable(self, storage: VariableStorage, make: Make) -> PreparedCopy:
-        """What gives a copy of the present value of a variable.
+        """What gives copies of the values of a variable.
 
         Args:
           storage: the variable.
           make: makes the copy.
         """
-        found: PreparedCopy = self._shared(storage, make, lambda: PreparedCopy(storage, make))
+        found: PreparedCopy = self._shared(storage, make, lambda: PreparedCopy(make))
         return found
 
     def _shared(self, source: Any, make: Make, create: Callable[[], Any]) -> Any:

@@ -83,6 +83,28 @@ def test_copies_of_constants_end_with_what_reads_them() -> None:
     assert all(copy() is None for copy in copies)
 
 
+@needs_bfloat16
+@pytest.mark.parametrize("taps", [1, 3])
+@pytest.mark.parametrize("channels", [1, 3, 5, 64])
+@pytest.mark.parametrize("strides", [(1, 1), (2, 1), (1, 2)])
+def test_of_an_odd_number_of_channels_none_is_multiplied_with_one_of_the_next_pixel(
+    taps: int, channels: int, strides: tuple[int, int]
+) -> None:
+    """Code that takes bfloat16 in pairs multiplies that one by 0, which of an infinity makes NaN in another pixel."""
+    x = np.ones((1, 5, 6, channels))
+    x[0, 0, 4, :], x[0, 3, 3, -1] = -np.inf, np.nan
+    filters = np.ones((taps, taps, channels, 96)).astype(bfloat16.array_type)
+    graph, (given,), (result,) = graph_of(
+        lambda x: hr.nn.conv2d(x, hr.constant(filters), strides=strides), [x.astype(bfloat16.array_type)]
+    )
+    found = []
+    for name in ("cpu", "numpy"):
+        with hr.Session(graph, config=hr.config(backend=name)) as session:
+            found.append(np.asarray(session.run(result, {given: x.astype(bfloat16.array_type)})).astype(np.float32))
+    np.testing.assert_array_equal(np.isnan(found[0]), np.isnan(found[1]))
+    np.testing.assert_array_equal(np.isinf(found[0]), np.isinf(found[1]))
+
+
 def compared(build: Build, *arrays: Array, options: Any = None, tolerance: float = 4e-6, threads: int = 2) -> None:
     """Compare all outputs with the NumPy backend, relative to the largest element of each."""
     graph, inputs, outputs = graph_of(build, arrays)

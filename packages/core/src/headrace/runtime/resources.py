@@ -54,11 +54,6 @@ class VariableBuffer:
         """True once a value was assigned."""
         return self._value is not None
 
-    @property
-    def version(self) -> int:
-        """Another number after each change, from the moment on at which it begins."""
-        return self._version
-
     def read(self, spare: SpareMemory | None = None) -> Array:
         """The current value; the caller must not write to it.
 
@@ -71,6 +66,11 @@ class VariableBuffer:
         if value is None:
             raise self._uninitialized()
         return value
+
+    def snapshot(self) -> tuple[Array, int]:
+        """The current value and a number that is another one after each change (see the interface)."""
+        with self._lock:
+            return self.read(), self._version
 
     def assign(self, value: Array) -> None:
         """Replace the value by a copy of `value`."""

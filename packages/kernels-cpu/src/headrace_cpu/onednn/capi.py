@@ -230,6 +230,10 @@ class OneDnn:
         self._check("dnnl_primitive_desc_query", Pointer(description), IMPLEMENTATION, 0, ctypes.byref(name))
         return (name.value or b"").decode()
 
+    def next_implementation(self, description: int) -> bool:
+        """Let a descriptor stand for the code that the library would choose next; False where there is no other."""
+        return not self.library.dnnl_primitive_desc_next_impl(Pointer(description))
+
     def working(self, description: int, arguments: Sequence[Argument], memory: Callable[[int], int]) -> Primitive:
         """The primitive of a descriptor with what it is executed with, and memory to work in.
 

@@ -131,7 +131,7 @@ class _Convolution:
 
 
 FORWARD, BY_IMAGES, BY_FILTERS = "convolution_forward", "convolution_backward_data", "convolution_backward_weights"
-PAIRED = "brg"
+PAIRED = ("brg", "jit_bf16_1x1")
 """How the names of code begin that multiplies bfloat16 in pairs of channels: where their number is odd it takes one of
 the next pixel, times 0, so that NaN and infinities there would make NaN here."""
 FEW_CHANNELS = 8
@@ -182,8 +182,10 @@ def _convolve(call: CallWriter, kind: str, *, depthwise: bool) -> bool:
     if found is None:
         return False
     if operand is bfloat16:
-        code = library.implementation(found)
-        if code.startswith("ref") or (widened and code.startswith(PAIRED) and form.summed(kind) % 2):
+        while form.summed(kind) % 2 and library.implementation(found).startswith(PAIRED):
+            if widened or not library.next_implementation(found):
+                return False
+        if library.implementation(found).startswith("ref"):
             return False
     by_filters = kind == BY_FILTERS
     chosen = library.queried(found, capi.QUERY_DIFF_WEIGHTS if by_filters else capi.QUERY_WEIGHTS)

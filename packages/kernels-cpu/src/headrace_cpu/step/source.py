@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from headrace_cpu.driver.pausing import Stop, stops_in
 from headrace_cpu.driver.sharing import side_by_side
 from headrace_cpu.layout import Layout, Run, Unit
 from headrace_cpu.llvm.host import host
-from headrace_cpu.prepared import copies
+from headrace_cpu.prepared import Snapshots, copies
 from headrace_cpu.primitives.gathering import Gather
 from headrace_cpu.primitives.indices import FirstRows, RangeCheck
 from headrace_cpu.primitives.scattering import Rows
@@ -148,15 +148,8 @@ class StepSource:
 
     def held(self, key: Key) -> Expression:
         """The array of a memory that is not in the arena."""
-        schedule = self.layout.schedule
-        if key in schedule.copies:
-            (_, variable), prepared = schedule.copies[key]
-            name = f"prepared{key[1]}"
-            if name not in self.namespace:
-                self.namespace[name] = copies.of_variable(schedule.storages[variable], prepared.make)
-            return Expression(f"{name}()")
         if isinstance(key, tuple):
-            storage = schedule.storages[key[1]]
+            storage = self.layout.schedule.storages[key[1]]
             name = f"read{key[1]}"
             self.namespace[name] = storage.read
             return Expression(f"{name}()")
@@ -212,7 +205,9 @@ class StepSource:
           run: what it does.
           started: how many operations come before it.
         """
-        block = block_of(self.layout, run.units, self._constants.place)
+        kept = self._kept(run)
+        given = [key for variable, made in kept.items() for key in (variable, *made)]
+        block = block_of(self.layout, run.units, self._constants.place, given)
         together = side_by_side(block) if self._module.openmp else ()
         updates = run.kind == "update"  # then it holds the locks of variables, and does all of it or nothing
         sizes = self.layout.schedule.sizes
@@ -223,12 +218,22 @@ class StepSource:
         self.drivers.append(write_driver(self._module, block, stops, together))
         self.namespace[f"where{number}"] = tuple(self._failure(unit, block) for unit in run.units)
         if updates:
-            return self._updating(number, run, block, table, started)
-        return self._computing(number, run, block, table, started)
+            return self._updating(number, run, block, kept, table, started)
+        return self._computing(number, run, block, kept, table, started)
 
-    def _computing(self, number: int, run: Run, block: Block, table: int, started: int) -> Statement:
+    def _kept(self, run: Run) -> dict[Key, list[Key]]:
+        """For each variable of which a run reads copies these."""
+        copies = self.layout.schedule.copies
+        found: dict[Key, list[Key]] = {}
+        for key in dict.fromkeys(key for unit in run.units for key in unit.prepared):
+            found.setdefault(copies[key][0], []).append(key)
+        return found
+
+    def _computing(
+        self, number: int, run: Run, block: Block, kept: Mapping[Key, Sequence[Key]], table: int, started: int
+    ) -> Statement:
         """The call of the driver of a number that writes no variable."""
-        items = joined([self._item(key) for key in block.slots])
+        items = joined(self._items(number, block, kept, ()))
         in_slices = f"run{number}, [{items.text}], context.arena, constants, context.tables[{table}], where{number}"
         self.namespace[f"begins{number}"] = tuple(started + (unit.begins or 0) for unit in run.units)
         if self.drivers[table].is_sliced:
@@ -239,7 +244,9 @@ class StepSource:
         followed = f"followed(hook, begins{number}, {in_slices}, context.stores)"
         return Statement(text, followed, items.reads)
 
-    def _updating(self, number: int, run: Run, block: Block, table: int, started: int) -> Statement:
+    def _updating(
+        self, number: int, run: Run, block: Block, kept: Mapping[Key, Sequence[Key]], table: int, started: int
+    ) -> Statement:
         """The call of the driver of a number that writes variables, whose locks it takes."""
         written = {key for unit in run.units for key in unit.outputs if is_variable(key)}
         storages = self.layout.schedule.storages
@@ -251,7 +258,7 @@ class StepSource:
         self.namespace[f"slots{number}"] = tuple(
             held.index(key[1]) if isinstance(key, tuple) and key in written else None for key in block.slots
         )
-        items = joined([Expression("None") if key in written else self._item(key) for key in block.slots])
+        items = joined(self._items(number, block, kept, written))
         storing = f"slots{number}, held{number}, blank{number}, context.threads"
         tail = f"context.arena, constants, context.tables[{table}]"
         text = f"update(run{number}, [{items.text}], {storing}, {tail}, where{number})"
@@ -305,6 +312,23 @@ class StepSource:
         return tuple(
             None if ("variable", number) in read else shape for number, shape in zip(held, shapes, strict=True)
         )
+
+    def _items(
+        self, number: int, block: Block, kept: Mapping[Key, Sequence[Key]], written: Collection[Key]
+    ) -> list[Expression]:
+        """The arrays that the driver of a number is given, but for variables that it writes.
+
+        A variable of which it reads copies comes with these, so that all are of one value.
+        """
+        found = []
+        schedule = self.layout.schedule
+        for variable, made in kept.items():
+            name, storage = f"kept{number}_{variable[1]}", schedule.storages[variable[1]]
+            makers = (schedule.copies[key][1].make for key in made)
+            self.namespace[name] = Snapshots(storage, tuple(copies.of_variable(storage, make) for make in makers))
+            found.append(Expression(f"*{name}()"))
+        others = block.slots[sum(1 + len(made) for made in kept.values()) :]
+        return found + [Expression("None") if key in written else self._item(key) for key in others]
 
     def _item(self, key: Key) -> Expression:
         """An array for the list; what NumPy kernels gave is checked, since native code trusts it."""
