@@ -264,7 +264,7 @@ def test_a_backend_of_another_interface_version_is_refused(monkeypatch: pytest.M
     monkeypatch.setattr("headrace.plan.plan.metadata.entry_points", lambda group: [entry])
     monkeypatch.setattr("headrace.plan.plan._loaded", {})
     with pytest.raises(
-        hr.errors.UnavailableError, match="backend 'old' does not fit(.|\n)*interface version 2(.|\n)*upgrade"
+        hr.errors.UnavailableError, match="backend 'old' does not fit(.|\n)*interface version 3(.|\n)*upgrade"
     ):
         find_backend("auto")
     Old.interface_version = NumpyBackend.interface_version

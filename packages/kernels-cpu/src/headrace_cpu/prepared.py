@@ -113,8 +113,11 @@ class Copies:
             if known is not None:
                 return known
         result = create()
-        entry = make, weakref.ref(result, lambda _: made.remove(entry))
-        made.append(entry)
+
+        def forget(ended: weakref.ref[Any]) -> None:
+            made[:] = [entry for entry in made if entry[1] is not ended]
+
+        made.append((make, weakref.ref(result, forget)))
         return result
 
 
