@@ -12,7 +12,14 @@ import headrace as hr
 from headrace.types import Array
 from headrace_cpu.llvm.host import host
 from headrace_cpu.onednn import Request, onednn
-from headrace_cpu.primitives.panel_products import DEPTH, PanelProducts, _Panels, panel_products_call, shares_columns
+from headrace_cpu.primitives.panel_products import (
+    DEPTH,
+    LARGEST,
+    PanelProducts,
+    _Panels,
+    panel_products_call,
+    shares_columns,
+)
 from headrace_cpu.primitives.register_tiles import VECTORS, most_rows
 
 KERNEL = "headrace_cpu.panel_products"
@@ -128,6 +135,13 @@ def test_few_rows_many_columns_left_over_and_other_dtypes_are_for_others() -> No
     assert KERNEL not in ran(dense(normal(20, PANEL)), normal(MOST, 20))[1]
     assert KERNEL not in ran(dense(normal(20, PANEL + 1)), normal(50, 20))[1]
     assert KERNEL not in ran(dense(normal(20, PANEL).astype(np.float64)), normal(50, 20).astype(np.float64))[1]
+
+
+@pytest.mark.skipif(onednn() is None, reason="needs oneDNN")
+def test_large_products_are_for_a_library() -> None:
+    assert KERNEL in ran(dense(normal(2 * DEPTH, PANEL)), normal(LARGEST // (2 * DEPTH), 2 * DEPTH))[1]
+    assert KERNEL not in ran(dense(normal(2 * DEPTH, PANEL)), normal(LARGEST // (2 * DEPTH) + 1, 2 * DEPTH))[1]
+    assert KERNEL in ran(dense(normal(DEPTH, PANEL)), normal(LARGEST // DEPTH + 1, DEPTH))[1]
 
 
 @pytest.mark.parametrize("shape", [(0, 20), (50, 0)])

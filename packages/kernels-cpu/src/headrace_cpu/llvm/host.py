@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import hashlib
 import os
 import sys
@@ -34,7 +35,7 @@ class Host:
         self._keep: list[object] = []
         self.openmp = _load_openmp()
 
-    @property
+    @functools.cached_property
     def lanes(self) -> int:
         """How many float32 the widest registers hold."""
         names = self.features.split(",")
