@@ -15,6 +15,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -30,6 +31,7 @@ CONVOLUTIONS = [
 DENSE = [(rows, width, width) for rows in (16, 64, 256, 1024) for width in (256, 1024, 4096)]
 """Rows, inputs and outputs."""
 WEIGHT_BYTES = 100 << 20
+"""Of all layers of one kind."""
 MOST_LAYERS = 50
 
 
@@ -79,17 +81,19 @@ def measured(name: str, shape: tuple[int, ...], weight_bytes: int, layer: Layer,
         x = hr.placeholder(hr.float32, shape)
         done = [hr.sum(layer(x, seed)[..., :1]) for seed in range(count)]
     values = np.random.default_rng(0).standard_normal(shape, np.float32)
-    steps = {}
-    for way in ("off", "on"):
-        os.environ["HEADRACE_PANEL_PRODUCTS"] = way
-        steps[way] = hr.Session(graph, config=hr.config(backend="cpu")).make_callable(done, [x])
-        steps[way](values)
-    times: dict[str, list[float]] = {way: [] for way in steps}
-    for _ in range(rounds):
-        for way, step in steps.items():
-            begin = time.perf_counter()
-            step(values)
-            times[way].append((time.perf_counter() - begin) * 1e6 / count)
+    times: dict[str, list[float]] = {"off": [], "on": []}
+    with ExitStack() as sessions:
+        steps = {}
+        for way in times:
+            os.environ["HEADRACE_PANEL_PRODUCTS"] = way
+            session = sessions.enter_context(hr.Session(graph, config=hr.config(backend="cpu")))
+            steps[way] = session.make_callable(done, [x])
+            steps[way](values)
+        for _ in range(rounds):
+            for way, step in steps.items():
+                begin = time.perf_counter()
+                step(values)
+                times[way].append((time.perf_counter() - begin) * 1e6 / count)
     return Result(name, statistics.median(times["off"]), statistics.median(times["on"]))
 
 

@@ -23,10 +23,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from headrace.plan import Line, Program
-from headrace.types import Array, DType, bfloat16, float32
+from headrace.types import DType, bfloat16, float32
 from headrace_cpu.onednn import Request
 from headrace_cpu.scheduling.accumulators import Accumulators
 from headrace_cpu.scheduling.keeping import UNKNOWN, given_variables
@@ -313,7 +311,3 @@ class _Search:
 def _casts(line: Line, source: DType, target: DType) -> bool:
     tensors = (*line.op.inputs, *line.op.outputs)
     return line.op.type == "Cast" and (tensors[0].dtype, tensors[1].dtype) == (source, target)
-
-
-def _array(value: Any) -> Array | None:
-    return value if isinstance(value, np.ndarray) else None

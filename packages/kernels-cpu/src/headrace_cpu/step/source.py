@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -205,8 +205,7 @@ class StepSource:
           run: what it does.
           started: how many operations come before it.
         """
-        kept = self._kept(run)
-        given = [key for variable, made in kept.items() for key in (variable, *made)]
+        given = [key for variable, made in self._kept(run).items() for key in (variable, *made)]
         block = block_of(self.layout, run.units, self._constants.place, given)
         together = side_by_side(block) if self._module.openmp else ()
         updates = run.kind == "update"  # then it holds the locks of variables, and does all of it or nothing
@@ -218,8 +217,8 @@ class StepSource:
         self.drivers.append(write_driver(self._module, block, stops, together))
         self.namespace[f"where{number}"] = tuple(self._failure(unit, block) for unit in run.units)
         if updates:
-            return self._updating(number, run, block, kept, table, started)
-        return self._computing(number, run, block, kept, table, started)
+            return self._updating(number, run, block, table, started)
+        return self._computing(number, run, block, table, started)
 
     def _kept(self, run: Run) -> dict[Key, list[Key]]:
         """For each variable of which a run reads copies these."""
@@ -229,11 +228,9 @@ class StepSource:
             found.setdefault(copies[key][0], []).append(key)
         return found
 
-    def _computing(
-        self, number: int, run: Run, block: Block, kept: Mapping[Key, Sequence[Key]], table: int, started: int
-    ) -> Statement:
+    def _computing(self, number: int, run: Run, block: Block, table: int, started: int) -> Statement:
         """The call of the driver of a number that writes no variable."""
-        items = joined(self._items(number, block, kept, ()))
+        items = joined(self._items(number, run, block))
         in_slices = f"run{number}, [{items.text}], context.arena, constants, context.tables[{table}], where{number}"
         self.namespace[f"begins{number}"] = tuple(started + (unit.begins or 0) for unit in run.units)
         if self.drivers[table].is_sliced:
@@ -244,9 +241,7 @@ class StepSource:
         followed = f"followed(hook, begins{number}, {in_slices}, context.stores)"
         return Statement(text, followed, items.reads)
 
-    def _updating(
-        self, number: int, run: Run, block: Block, kept: Mapping[Key, Sequence[Key]], table: int, started: int
-    ) -> Statement:
+    def _updating(self, number: int, run: Run, block: Block, table: int, started: int) -> Statement:
         """The call of the driver of a number that writes variables, whose locks it takes."""
         written = {key for unit in run.units for key in unit.outputs if is_variable(key)}
         storages = self.layout.schedule.storages
@@ -258,7 +253,7 @@ class StepSource:
         self.namespace[f"slots{number}"] = tuple(
             held.index(key[1]) if isinstance(key, tuple) and key in written else None for key in block.slots
         )
-        items = joined(self._items(number, block, kept, written))
+        items = joined(self._items(number, run, block, written))
         storing = f"slots{number}, held{number}, blank{number}, context.threads"
         tail = f"context.arena, constants, context.tables[{table}]"
         text = f"update(run{number}, [{items.text}], {storing}, {tail}, where{number})"
@@ -313,15 +308,12 @@ class StepSource:
             None if ("variable", number) in read else shape for number, shape in zip(held, shapes, strict=True)
         )
 
-    def _items(
-        self, number: int, block: Block, kept: Mapping[Key, Sequence[Key]], written: Collection[Key]
-    ) -> list[Expression]:
+    def _items(self, number: int, run: Run, block: Block, written: Collection[Key] = ()) -> list[Expression]:
         """The arrays that the driver of a number is given, but for variables that it writes.
 
         A variable of which it reads copies comes with these, so that all are of one value.
         """
-        found = []
-        schedule = self.layout.schedule
+        found, schedule, kept = [], self.layout.schedule, self._kept(run)
         for variable, made in kept.items():
             name, storage = f"kept{number}_{variable[1]}", schedule.storages[variable[1]]
             makers = (schedule.copies[key][1].make for key in made)
