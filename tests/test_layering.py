@@ -59,7 +59,18 @@ PUBLIC = (
     "headrace.plan",
     *(
         f"headrace.loops.{part}"
-        for part in ("fusion", "interpreter", "ir", "lowering", "printer", "recompute", "registry", "value", "verifier")
+        for part in (
+            "fusion",
+            "interpreter",
+            "ir",
+            "lowering",
+            "patterns",
+            "printer",
+            "recompute",
+            "registry",
+            "value",
+            "verifier",
+        )
     ),
 )
 SIBLINGS = {

@@ -26,10 +26,10 @@ def value_of(key: object, *shape: int) -> Value:
 def test_softmax_is_one_region_of_three_loops_over_a_row_buffer() -> None:
     x = value_of("x", 4, 10)
     e = loops.exp(x - loops.max(x, -1, keepdims=True))
-    (lowered,) = lower("softmax", (4, 10), (1,), {}, [Output("y", e / loops.sum(e, -1, keepdims=True))])
+    (lowered,) = lower((4, 10), (1,), {}, [Output("y", e / loops.sum(e, -1, keepdims=True))])
     assert (
-        region_text(lowered.region)
-        == """region softmax outer [4]
+        region_text(lowered.region, "softmax")
+        == """softmax outer [4]
   buffer b0: out float32[40]
   buffer b1: in float32[40]
   buffer b2: row float32[10]
@@ -156,7 +156,7 @@ def test_a_second_rule_for_a_type_is_refused() -> None:
 )
 def test_a_broken_region_is_found(change: object, fault: str) -> None:
     x, bias = value_of("x", 4, 10), value_of("bias", 10)
-    (lowered,) = lower("add", (4, 10), (), {}, [Output("y", x + bias)])
+    (lowered,) = lower((4, 10), (), {}, [Output("y", x + bias)])
     verify_region(lowered.region)
     with pytest.raises(hr.errors.InternalError, match=fault):
         verify_region(change(lowered.region))  # type: ignore[operator]  # a function of the table above
@@ -175,7 +175,7 @@ def test_pieces_are_written_to_their_places() -> None:
     whole = loops.assemble((2, 7), [(x, (0, 4), (1, 1))], 0)
     places, filling = whole.payload
     assert filling == 0
-    (lowered,) = lower("pad", (2, 3), (), {}, [Output("y", x, places[0])])
+    (lowered,) = lower((2, 3), (), {}, [Output("y", x, places[0])])
     out: Array = np.zeros(14, np.float32)
     buffers = {"x": np.arange(1, 7, dtype=np.float32), "y": out}
     run_region(lowered.region, [buffers[str(key)] for key in lowered.keys])

@@ -18,7 +18,7 @@ from headrace.types import Array, DType, float32, float64
 def lowered(shape: tuple[int, int], build: Callable[[Value], list[Value]], dtype: DType = float32) -> LoweredRegion:
     x = Value("input", dtype, shape, (), "x")
     outputs = [Output(number, value) for number, value in enumerate(build(x))]
-    (region,) = lower("test", shape, (1,), {}, outputs)
+    (region,) = lower(shape, (1,), {}, outputs)
     verify_region(region.region)
     return region
 

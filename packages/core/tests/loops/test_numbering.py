@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace import loops
-from headrace.loops.lowering import Output, lower
+from headrace.loops.lowering import Output, Partial, lower
 from headrace.loops.value import Value
 from headrace.types import float32
 
@@ -14,8 +14,8 @@ def value_of(key: object, *shape: int) -> Value:
 
 def test_what_a_second_region_reads_is_an_input_of_it() -> None:
     x = value_of("x", 100_000)
-    first, second = lower("sum", x.shape, (0,), {}, [Output("y", loops.sum(x))])
-    partial = ("sum", "partial", 0)
+    first, second = lower(x.shape, (0,), {}, [Output("y", loops.sum(x))])
+    partial = Partial(0)
     assert [(key, kind.role) for key, kind in zip(first.keys, first.region.buffers, strict=True)] == [
         ("x", "in"), (partial, "out")
     ]  # fmt: skip
@@ -27,32 +27,32 @@ def test_what_a_second_region_reads_is_an_input_of_it() -> None:
 def test_row_buffers_come_last_and_have_no_key() -> None:
     x = value_of("x", 64, 10)
     exps = loops.exp(x)
-    (softmax,) = lower("softmax", x.shape, (1,), {}, [Output("y", exps / loops.sum(exps, 1, keepdims=True))])
+    (softmax,) = lower(x.shape, (1,), {}, [Output("y", exps / loops.sum(exps, 1, keepdims=True))])
     assert [buffer.role for buffer in softmax.region.buffers] == ["out", "in", "row"]
     assert softmax.keys == ("y", "x")
 
 
 def test_an_input_that_is_read_only_where_it_is_written_may_be_the_output() -> None:
     x = value_of("x", 2, 3, 4)
-    (double,) = lower("double", x.shape, (), {}, [Output("y", x + x)])
+    (double,) = lower(x.shape, (), {}, [Output("y", x + x)])
     assert double.identity == {"x"}
-    (turned,) = lower("turned", (4, 3), (), {}, [Output("y", loops.transpose(value_of("x", 3, 4), (1, 0)))])
+    (turned,) = lower((4, 3), (), {}, [Output("y", loops.transpose(value_of("x", 3, 4), (1, 0)))])
     assert turned.identity == frozenset()
 
 
 def test_a_row_may_be_written_over_one_that_is_read_for_the_last_time() -> None:
     x, bias = value_of("x", 64, 10), value_of("bias", 10)
     exps = loops.exp(x)
-    (softmax,) = lower("softmax", (64, 10), (1,), {}, [Output("y", exps / loops.sum(exps, 1, keepdims=True))])
+    (softmax,) = lower((64, 10), (1,), {}, [Output("y", exps / loops.sum(exps, 1, keepdims=True))])
     assert softmax.identity == {"x"}
-    (scaled,) = lower("scaled", (64, 10), (1,), {}, [Output("y", (x + bias) / loops.sum(x, 1, keepdims=True))])
+    (scaled,) = lower((64, 10), (1,), {}, [Output("y", (x + bias) / loops.sum(x, 1, keepdims=True))])
     assert scaled.identity == {"x"}
     early = [Output("z", x * 2.0), Output("y", x - loops.sum(x, 1, keepdims=True))]
-    (two,) = lower("two", (64, 10), (1,), {}, early)
+    (two,) = lower((64, 10), (1,), {}, early)
     assert two.identity == frozenset()  # z is written when the row is still to be read
 
 
 def test_what_is_walked_across_is_not_written_over() -> None:
     x = value_of("x", 8, 10)
-    (columns,) = lower("columns", x.shape, (0,), {}, [Output("y", x * 2.0), Output("z", loops.sum(x, 0))])
+    (columns,) = lower(x.shape, (0,), {}, [Output("y", x * 2.0), Output("z", loops.sum(x, 0))])
     assert columns.identity == frozenset()

@@ -15,7 +15,7 @@ def value_of(key: object, *shape: int) -> Value:
 def rows_of(value: Value, *others: Output) -> list[int]:
     """Sizes of the row buffers where values of rows are divided by their sum."""
     outputs = [Output("y", value / loops.sum(value, 1, keepdims=True)), *others]
-    (lowered,) = lower("rows", value.shape, (1,), {}, outputs)
+    (lowered,) = lower(value.shape, (1,), {}, outputs)
     return [buffer.size for buffer in lowered.region.buffers if buffer.role == "row"]
 
 

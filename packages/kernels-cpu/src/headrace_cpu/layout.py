@@ -10,7 +10,8 @@ from typing import Any
 from headrace import Tensor
 from headrace.loops.fusion import produced_by
 from headrace.loops.ir import Region
-from headrace.loops.lowering import lower
+from headrace.loops.lowering import LoweredRegion, Partial
+from headrace.loops.patterns import lower_once
 from headrace.plan import Allocation, Line, Step, flat_aliases, plan_memory
 from headrace_cpu.onednn import LibraryCall
 from headrace_cpu.primitives.few_rows import FewRows
@@ -179,19 +180,18 @@ def _units(schedule: Schedule, number: int, readers: dict[Key, set[int]], wanted
     if not outputs:  # whoever needs them computes them again
         return units
     every = [schedule.items[position] for position in sorted({*group.items, *schedule.again[number]})]
-    for lowered in lower(f"loops{number}", group.space, group.axes, produced_by(every), outputs):
-        written = {store.buffer for loop in lowered.region.loops for store in (*loop.stores, *loop.after)}
-        units.append(
-            Unit(
-                lowered.region,
-                None,
-                lowered.keys,
-                tuple(key for place, key in enumerate(lowered.keys) if place not in written),
-                tuple(key for place, key in enumerate(lowered.keys) if place in written),
-                lowered.identity,
-            )
-        )
-    return units
+    lowered = lower_once(group.space, group.axes, produced_by(every), outputs)
+    return [*units, *(_loops(number, part) for part in lowered)]
+
+
+def _loops(group: int, lowered: LoweredRegion) -> Unit:
+    """A region of the group of a number."""
+    region = lowered.region
+    written = {store.buffer for loop in region.loops for store in (*loop.stores, *loop.after)}
+    keys = tuple(("partial", group, key.number) if isinstance(key, Partial) else key for key in lowered.keys)
+    inputs = tuple(key for place, key in enumerate(keys) if place not in written)
+    outputs = tuple(key for place, key in enumerate(keys) if place in written)
+    return Unit(region, None, keys, inputs, outputs, lowered.identity)
 
 
 def _planned(schedule: Schedule, runs: list[Run], fresh: dict[Key, int], result_keys: Sequence[Key]) -> Layout:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from laid_out import laid_out
@@ -18,7 +19,7 @@ from headrace_cpu.loops.printer import PrintedRegion, print_region
 
 
 def written(calls: list[SharedCall], *, openmp: bool = True) -> Text:
-    module = Module(8, openmp, lambda value: 0, lambda: 0, lambda *given: "")
+    module = Module(8, openmp, lambda value: ("constant", 0), lambda: 0, lambda *given: "")
     t = module.text()
     write_shared(module, t, calls)
     return t
@@ -57,19 +58,19 @@ def test_threads_are_woken_once_for_all_that_runs_side_by_side() -> None:
 
 @pytest.fixture
 def layout() -> Layout:
-    """Two regions of one form."""
+    """Two groups of one pattern."""
     return laid_out(lambda x, y: [hr.nn.softmax(x), hr.nn.softmax(y)], *[(hr.float32, (1 << 16, 256))] * 2)
 
 
 def printed(layout: Layout) -> list[str]:
-    module = Module(8, True, lambda value: 0, lambda: 0, lambda *given: "")
+    module = Module(8, True, lambda value: ("constant", 0), lambda: 0, lambda *given: "")
     t = module.text()
     for unit in layout.units:
         shared_call(module, t, unit, 0, [])
     return [t.functions[symbol] for symbol in module.regions.values()]
 
 
-def test_regions_of_one_form_are_printed_once(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_of_one_pattern_are_printed_once(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
     regions = []
 
     def counted(region: Region, lanes: int) -> PrintedRegion:
@@ -77,9 +78,22 @@ def test_regions_of_one_form_are_printed_once(layout: Layout, monkeypatch: pytes
         return print_region(region, lanes)
 
     monkeypatch.setattr(printer, "print_region", counted)
-    printer._printed_form.cache_clear()
+    printer._printed.cache_clear()
     assert len(layout.units) == 2
     assert len(printed(layout)) == len(regions) == 1
+
+
+def test_the_text_that_is_dumped_has_the_loops_of_each_region(
+    layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who reads the machine's text finds above each function what it computes."""
+    (before,) = printed(layout)
+    monkeypatch.setenv("HEADRACE_DUMP", str(tmp_path))
+    (text,) = printed(layout)
+    comment = text.removesuffix(before)
+    assert comment.startswith("; region0 outer [65536]\n;   buffer b0: ")
+    assert all(line.startswith("; ") for line in comment.splitlines())
+    assert ";     local1 = sum " in comment
 
 
 @pytest.mark.parametrize("switch", printer.SWITCHES)

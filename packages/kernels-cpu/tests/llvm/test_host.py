@@ -92,10 +92,18 @@ def test_where_nothing_can_be_written_it_is_compiled_each_time(tmp_path: Path, m
 
 def test_the_dump_has_text_and_assembly(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADRACE_DUMP", str(tmp_path / "dump"))
-    answer(host(), 47)
+    answer(module.Host(), 47)
     files = sorted((tmp_path / "dump").iterdir())
     assert [file.name.split(".", 1)[1] for file in files] == ["ll", "opt.ll", "s"]
     assert "answer_47" in files[0].read_text()
+
+
+def test_what_is_in_the_cache_is_dumped_too(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cache would hide the text from who asks for it in the second run of a program."""
+    answer(module.Host(), 51)
+    monkeypatch.setenv("HEADRACE_DUMP", str(tmp_path / "dump"))
+    assert answer(module.Host(), 51) == 51
+    assert len(list((tmp_path / "dump").iterdir())) == 3
 
 
 def test_without_llvm_there_is_no_device_but_advice(monkeypatch: pytest.MonkeyPatch) -> None:

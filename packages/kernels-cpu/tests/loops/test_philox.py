@@ -85,7 +85,7 @@ def test_words_are_those_of_the_interpreter(lanes: int, step: int, start: int, l
     parts = [functions.squeeze(functions.strided(state, [place], [1], [1]), [0]) for place in range(3)]
     words = functions.philox(parts[0], parts[1], parts[2], functions.position(shape, step, start))
     turned = functions.transpose(functions.transpose(words, [1, 0]), [1, 0])
-    (lowered,) = lower("test", shape, (), {}, [Output("words", turned)])
+    (lowered,) = lower(shape, (), {}, [Output("words", turned)])
     verify_region(lowered.region)
     given = np.array([2**63 + 12345, 2**64 - 2, 2**64 - 1], np.uint64)
     found = []

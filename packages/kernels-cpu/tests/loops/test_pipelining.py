@@ -52,7 +52,7 @@ FORMS: list[Callable[[Value], Value]] = [softmax, log_softmax, normalized, above
 
 def region_of(outputs: Sequence[Value], shape: tuple[int, ...]) -> tuple[Region, list[str]]:
     named = [Output(f"y{number}", value) for number, value in enumerate(outputs)]
-    (lowered,) = lower("test", shape, (len(shape) - 1,), {}, named)
+    (lowered,) = lower(shape, (len(shape) - 1,), {}, named)
     return lowered.region, [str(key) for key in lowered.keys]
 
 

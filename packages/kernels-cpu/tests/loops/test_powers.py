@@ -25,7 +25,7 @@ SPECIAL = [
 def power(x: Array, y: Array, dtype: DType, lanes: int | None = None) -> Array:
     """x**y by machine code."""
     values = [Value("input", dtype, x.shape, (), key) for key in "xy"]
-    (lowered,) = lower("pow", x.shape, (), {}, [Output("z", map_values("pow", *values))])
+    (lowered,) = lower(x.shape, (), {}, [Output("z", map_values("pow", *values))])
     memory = {"x": x, "y": y, "z": np.full(x.shape, 7, x.dtype)}
     native(lowered.region, lanes)([memory[str(key)] for key in lowered.keys])
     return memory["z"]

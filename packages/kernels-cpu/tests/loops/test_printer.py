@@ -49,7 +49,7 @@ def both(
 
 def check(space: tuple[int, ...], axes: tuple[int, ...], values: list[Value], data: dict[Any, Array]) -> None:
     outputs = [Output(("out", number), value) for number, value in enumerate(values)]
-    wanted, given_ = both(lower("test", space, axes, {}, outputs), data)
+    wanted, given_ = both(lower(space, axes, {}, outputs), data)
     for output in outputs:
         limit = TOLERANCE.get(output.value.dtype.name, 0)
         a, b = (memory[output.key].astype(np.float64) for memory in (given_, wanted))
@@ -114,7 +114,7 @@ def test_every_length_meets_body_and_rest(length: int, lanes: int) -> None:
     data: dict[Any, Array] = {key: array_of(float32, 3 * length, rng) for key in "xy"}
     e = loops.exp(x - loops.max(x, -1, keepdims=True))
     outputs = [Output("out", e / loops.sum(e, -1, keepdims=True) + y)]
-    wanted, given_ = both(lower("test", (3, length), (1,), {}, outputs), data, min(max(lanes, 2), host().lanes))
+    wanted, given_ = both(lower((3, length), (1,), {}, outputs), data, min(max(lanes, 2), host().lanes))
     np.testing.assert_allclose(given_["out"], wanted["out"], rtol=2e-6, atol=2e-6)
 
 
@@ -133,7 +133,7 @@ def test_views_are_read_in_place(sizes: list[int], random: Any, step: int) -> No
     check(part.shape, (), [part + 1.0], data)
     index = tuple(slice(None, None, step) for _ in sizes)
     view = data["x"].reshape(whole)[index].transpose(perm) + 1
-    wanted, _ = both(lower("test", part.shape, (), {}, [Output("out", part + 1.0)]), data)
+    wanted, _ = both(lower(part.shape, (), {}, [Output("out", part + 1.0)]), data)
     np.testing.assert_array_equal(wanted["out"], np.ascontiguousarray(view).reshape(-1))
 
 
@@ -144,7 +144,7 @@ def test_columns_are_added_up_row_after_row(rows: int, columns: int) -> None:
     x = Value("input", float32, (rows, columns), (), "x")
     data: dict[Any, Array] = {"x": array_of(float32, rows * columns, np.random.default_rng(0))}
     outputs = [Output("sum", loops.sum(x, 0)), Output("doubled", x * 2.0)]
-    _, found = both(lower("test", (rows, columns), (0,), {}, outputs), data)
+    _, found = both(lower((rows, columns), (0,), {}, outputs), data)
     total = np.full(columns, -0.0)
     for row in data["x"].reshape(rows, columns):
         total = total + row
@@ -154,8 +154,8 @@ def test_columns_are_added_up_row_after_row(rows: int, columns: int) -> None:
 
 def test_long_reductions_are_cut_by_their_shape_only() -> None:
     x = Value("input", float32, (200_000,), (), "x")
-    regions = lower("sum", (200_000,), (0,), {}, [Output("out", loops.sum(x))])
-    assert [region.region.name for region in regions] == ["sum_parts", "sum_total"]
+    regions = lower((200_000,), (0,), {}, [Output("out", loops.sum(x))])
+    assert len(regions) == 2
     check((200_000,), (0,), [loops.sum(x)], {"x": array_of(float32, 200_000, np.random.default_rng(0))})
     y = Value("input", float32, (50_000, 3), (), "x")
     check((50_000, 3), (0,), [loops.mean(y, 0), -y], {"x": array_of(float32, 150_000, np.random.default_rng(0))})
@@ -167,7 +167,7 @@ def test_nothing_is_written_behind_narrowed_values(length: int) -> None:
     x = Value("input", float32, (length,), (), "x")
     for name in ("bfloat16", "float16", "int8", "int16", "float64"):
         outputs = [Output("out", loops.cast(x, as_dtype(name)))]
-        both(lower("narrowed", (length,), (), {}, outputs), {"x": np.ones(length, np.float32)})
+        both(lower((length,), (), {}, outputs), {"x": np.ones(length, np.float32)})
 
 
 def test_casts_follow_numpy() -> None:
@@ -175,7 +175,7 @@ def test_casts_follow_numpy() -> None:
     data = {"x": np.array([np.nan, np.inf, -np.inf, 3e9, -1.7, 2.5, -0.0, 1e-40, 300], np.float32)}
     names = ("int32", "int64", "float64", "float16", "bfloat16")
     outputs = [Output(name, loops.cast(x, as_dtype(name))) for name in names]
-    _, given_ = both(lower("casts", (9,), (), {}, outputs), data)
+    _, given_ = both(lower((9,), (), {}, outputs), data)
     low = np.iinfo(np.int32).min
     assert given_["int32"].tolist() == [low, low, low, low, -1, 2, 0, 0, 300]
     assert given_["int64"][3] == 3_000_000_000
@@ -190,7 +190,7 @@ def test_narrow_floats_are_rounded_to_nearest_even() -> None:
     bits = np.random.default_rng(0).integers(0, 2**32, 4096, dtype=np.uint64).astype(np.uint32)
     data: dict[Any, Array] = {"x": bits.view(np.float32)}
     for dtype in (float16, bfloat16):
-        _, given_ = both(lower("cast", (4096,), (), {}, [Output("out", loops.cast(x, dtype))]), data)
+        _, given_ = both(lower((4096,), (), {}, [Output("out", loops.cast(x, dtype))]), data)
         with np.errstate(all="ignore"):
             rounded = data["x"].astype(dtype.array_type)
         np.testing.assert_array_equal(given_["out"].astype(np.float32), rounded.astype(np.float32))
@@ -199,6 +199,6 @@ def test_narrow_floats_are_rounded_to_nearest_even() -> None:
 def test_what_is_no_region_is_refused() -> None:
     x = Value("input", float64, (4, 5), (), "x")
     with pytest.raises(NotLowered, match="neither of the space nor reduced"):
-        lower("no", (4, 5), (0,), {}, [Output("out", loops.sum(x, 1))])
+        lower((4, 5), (0,), {}, [Output("out", loops.sum(x, 1))])
     with pytest.raises(NotLowered, match="another shape"):
-        lower("no", (4, 5), (), {}, [Output("out", constant(1.0, float64))])
+        lower((4, 5), (), {}, [Output("out", constant(1.0, float64))])

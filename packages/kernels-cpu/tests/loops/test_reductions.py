@@ -112,7 +112,7 @@ def test_a_nan_of_any_sign_is_marked_among_infinities(op: str, place: int, sign:
 def test_a_nan_is_marked_wherever_several_registers_have_it(op: str, place: int) -> None:
     """A comparison tells of two registers at once, and one more row is the rest of a row."""
     x = Value("input", float32, (3, 150), (), "x")
-    (lowered,) = lower("test", (3, 150), (1,), {}, [Output("y", getattr(loops, op)(x, [1]))])
+    (lowered,) = lower((3, 150), (1,), {}, [Output("y", getattr(loops, op)(x, [1]))])
     values = np.random.default_rng(0).normal(size=(3, 150)).astype(np.float32)
     values[1, place] = np.nan
     found = np.zeros(3, np.float32)

@@ -28,13 +28,13 @@ def small_caches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def doubled(shape: tuple[int, ...], dtype: DType = float32) -> tuple[Region, list[str]]:
     x = Value("input", dtype, shape, (), "x")
-    (lowered,) = lower("test", shape, (), {}, [Output("y", x + x)])
+    (lowered,) = lower(shape, (), {}, [Output("y", x + x)])
     return lowered.region, [str(key) for key in lowered.keys]
 
 
 def normalized(shape: tuple[int, int]) -> tuple[Region, list[str]]:
     x = Value("input", float32, shape, (), "x")
-    (lowered,) = lower("test", shape, (1,), {}, [Output("y", x - loops.max(x, -1, keepdims=True))])
+    (lowered,) = lower(shape, (1,), {}, [Output("y", x - loops.max(x, -1, keepdims=True))])
     return lowered.region, [str(key) for key in lowered.keys]
 
 
@@ -86,7 +86,7 @@ def test_what_the_loops_read_may_be_written_in_place() -> None:
 def test_gives_the_same_bits(dtype: DType, length: int, shift: int) -> None:
     x = Value("input", dtype, (length,), (), "x")
     value = map_values("not", x) if dtype.name == "bool" else x + x
-    (lowered,) = lower("test", (length,), (), {}, [Output("y", value)])
+    (lowered,) = lower((length,), (), {}, [Output("y", value)])
     rng = np.random.default_rng(0)
     data = rng.integers(0, 2 if dtype.name == "bool" else 50, length).astype(dtype.array_type)
     wanted = ~data if dtype.name == "bool" else data + data
@@ -137,10 +137,10 @@ def test_loops_side_by_side_ask_for_what_they_read_first_and_what_they_write(mon
 @pytest.mark.parametrize(("name", "asks"), [("tanh", True), ("erf", True), ("exp", False), ("sqrt", False)])
 def test_what_takes_long_asks_for_the_next_lines(name: str, asks: bool) -> None:
     x = Value("input", float32, (1 << 20,), (), "x")
-    (lowered,) = lower("test", (1 << 20,), (), {}, [Output("y", map_values(name, x))])
+    (lowered,) = lower((1 << 20,), (), {}, [Output("y", map_values(name, x))])
     assert ("@llvm.prefetch.p0" in print_region(lowered.region, LANES).body) is asks
     small = Value("input", float32, (1 << 10,), (), "x")
-    (lowered,) = lower("test", (1 << 10,), (), {}, [Output("y", map_values(name, small))])
+    (lowered,) = lower((1 << 10,), (), {}, [Output("y", map_values(name, small))])
     assert "@llvm.prefetch.p0" not in print_region(lowered.region, LANES).body
 
 
@@ -155,5 +155,5 @@ def test_what_is_the_same_for_every_row_has_no_next_one() -> None:
     shape = (4, 1 << 23)
     gains = loops.broadcast_to(Value("input", float32, shape[1:], (), "gains"), shape)
     scaled = Value("input", float32, shape, (), "x") * gains
-    (lowered,) = lower("test", shape, (1,), {}, [Output("y", scaled - loops.max(scaled, -1, keepdims=True))])
+    (lowered,) = lower(shape, (1,), {}, [Output("y", scaled - loops.max(scaled, -1, keepdims=True))])
     assert asked(lowered.region, next_rows(lowered.region)) == [[], [("in", 1 << 23)]]

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from headrace.loops.ir import Access, Accumulate, Axis, Loop, Store, in_order
 from headrace.loops.nest import Nest, changed
-from headrace.loops.numbering import LoweredRegion, Tile, numbered
+from headrace.loops.numbering import LoweredRegion, Partial, Tile, numbered
 
 __all__ = ["regions_of"]
 
@@ -36,20 +36,20 @@ def regions_of(nest: Nest) -> list[LoweredRegion]:
     if nest.form == "map":
         nest = replace(nest, outer=nest.inner[:-1], inner=nest.inner[-1:])
         nest = replace(nest, loops=tuple(replace(loop, axes=nest.axes()) for loop in nest.loops))
-        return [numbered(nest, "", None if nest.outer else _tile(nest, TILE))]
+        return [numbered(nest, None if nest.outer else _tile(nest, TILE))]
     points = math.prod(nest.extents[axis] for axis in nest.outer)
     work = math.prod(nest.extents[axis] for axis in nest.inner)
     if nest.form == "rows":
         simple = not any(loop.accumulates or loop.axes for loop in nest.loops[1:])
         if simple and work > SPLIT and points < FEW and not _has_indices(nest):
             return _two_stages(nest, points, 1)
-        return [numbered(nest, "", None)]
+        return [numbered(nest, None)]
     columns = nest.extents[nest.inner[-1]]
     tiles = -(-columns // COLUMNS)
     long = work // columns * min(columns, COLUMNS) > SPLIT
     if long and points * tiles < FEW and not _has_indices(nest):
         return _two_stages(nest, points, columns)
-    return [numbered(nest, "", _tile(nest, COLUMNS))]
+    return [numbered(nest, _tile(nest, COLUMNS))]
 
 
 def _has_indices(nest: Nest) -> bool:
@@ -94,7 +94,7 @@ def _two_stages(nest: Nest, points: int, columns: int) -> list[LoweredRegion]:
     second = replace(nest, extents=extents, inner=(piece, *nest.inner[-1:]) if nest.form == "columns" else (piece,))
     second = replace(second, loops=(Loop(second.axes(), totals, (), main.after), *nest.loops[1:]))
     tiles = [_tile(part, COLUMNS) if nest.form == "columns" else None for part in (first, second)]
-    return [numbered(first, "_parts", tiles[0]), numbered(second, "_total", tiles[1])]
+    return [numbered(first, tiles[0]), numbered(second, tiles[1])]
 
 
 def _partials(
@@ -113,7 +113,7 @@ def _partials(
     access = Access(0, tuple(sorted(terms)))
     make, partials, totals = nest.builder.make, [], []
     for item in nest.loops[0].accumulates:
-        dtype, key = item.value.dtype, (nest.name, "partial", item.local)
+        dtype, key = item.value.dtype, Partial(item.local)
         number = nest.buffers.number(key, dtype, points * pieces * columns, "out")
         partials.append(Store(number, access, make("local", dtype, (), item.local)))
         totals.append(replace(item, value=make("load", dtype, (), (number, access))))

@@ -36,8 +36,8 @@ __all__ = [
     "Region",
     "Role",
     "Store",
-    "form_of",
     "in_order",
+    "shown",
 ]
 
 UNARY = (
@@ -157,18 +157,16 @@ class Loop:
         return *(item.value for item in self.accumulates), *(store.value for store in (*self.stores, *self.after))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Region:
     """One parallel nest of loops.
 
     Attributes:
-      name: says in prints and profiles what it computes.
       outer: extents of axes 0, 1, ...: the independent points.
       buffers: what it reads and writes; the caller passes one pointer for each that is no row buffer.
       loops: run in order for each outer point.
     """
 
-    name: str
     outer: tuple[int, ...]
     buffers: tuple[Buffer, ...]
     loops: tuple[Loop, ...]
@@ -182,7 +180,7 @@ class Builder:
 
     def make(self, op: str, dtype: DType, args: tuple[Expr, ...] = (), payload: Any = None) -> Expr:
         """The expression; the same object for the same request."""
-        key = (op, dtype.name, tuple([id(arg) for arg in args]), _shown(payload))
+        key = (op, dtype.name, tuple([id(arg) for arg in args]), shown(payload))
         found = self.known.get(key)
         if found is None:
             found = self.known[key] = Expr(op, dtype, args, payload)
@@ -226,33 +224,6 @@ def in_order(roots: Sequence[Expr]) -> list[Expr]:
     return list(found.values())
 
 
-def form_of(region: Region) -> Hashable:
-    """What is equal for regions that compute the same, whoever built them and whatever they are called."""
-    numbers: dict[int, int] = {}
-    rows: list[Hashable] = []
-
-    def number(root: Expr) -> int:
-        for expr in in_order([root]) if id(root) not in numbers else ():
-            if id(expr) not in numbers:
-                numbers[id(expr)] = len(rows)
-                args = tuple([numbers[id(arg)] for arg in expr.args])
-                rows.append((expr.op, expr.dtype.name, args, _shown(expr.payload)))
-        return numbers[id(root)]
-
-    loops = tuple(
-        (
-            loop.axes,
-            tuple([(item.local, item.op, item.keep_last, number(item.value)) for item in loop.accumulates]),
-            *(
-                tuple([(store.buffer, store.access, number(store.value)) for store in stores])
-                for stores in (loop.stores, loop.after)
-            ),
-        )
-        for loop in region.loops
-    )
-    return region.outer, region.buffers, loops, tuple(rows)
-
-
-def _shown(payload: Any) -> Hashable:
-    """A payload as what it is equal to: 0.0 is not -0.0, NaN is NaN, and True is not 1."""
+def shown(payload: Any) -> Hashable:
+    """The payload of an expression as what it is equal to: 0.0 is not -0.0, NaN is NaN, and True is not 1."""
     return (type(payload), repr(payload)) if isinstance(payload, (float, bool)) else payload

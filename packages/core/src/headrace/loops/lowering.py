@@ -21,12 +21,12 @@ from headrace.loops.forms import ZERO, Form, aligned, along, flat_access, moved,
 from headrace.loops.ir import Accumulate, Axis, Builder, Expr, Loop, Store
 from headrace.loops.moments import join_moments
 from headrace.loops.nest import Buffers, Nest, NestForm
-from headrace.loops.numbering import LoweredRegion
+from headrace.loops.numbering import LoweredRegion, Partial
 from headrace.loops.row_buffers import with_row_buffers
 from headrace.loops.value import Piece, Value
 from headrace.types import int64
 
-__all__ = ["LoweredRegion", "NotLowered", "Output", "Trial", "lower", "misfit"]
+__all__ = ["LoweredRegion", "NotLowered", "Output", "Partial", "Trial", "lower", "misfit"]
 
 
 class NotLowered(Exception):  # no error: a candidate group turned out not to be one region
@@ -52,7 +52,6 @@ class Output:
 class _Lowering:
     """The state of one lowering. Mutable."""
 
-    name: str
     space: tuple[int, ...]
     axes: tuple[int, ...]
     produced: Mapping[Hashable, Value]
@@ -72,7 +71,7 @@ class _Lowering:
 
     def nest(self, form: NestForm, outer: Sequence[int], inner: Sequence[int], *loops: Loop) -> Nest:
         extents = dict(enumerate(self.space))
-        return Nest(self.name, self.builder, self.buffers, form, extents, tuple(outer), tuple(inner), loops)
+        return Nest(self.builder, self.buffers, form, extents, tuple(outer), tuple(inner), loops)
 
     def identity(self) -> tuple[Form, ...]:
         return tuple(along(axis, size) for axis, size in enumerate(self.space))
@@ -144,7 +143,6 @@ class _Lowering:
 
 
 def lower(
-    name: str,
     space: tuple[int, ...],
     axes: tuple[int, ...],
     produced: Mapping[Hashable, Value],
@@ -153,7 +151,6 @@ def lower(
     """Make the regions of one group.
 
     Args:
-      name: what to call them; it tells apart the partial results of different groups.
       space: the iteration space.
       axes: those that reductions run over.
       produced: what the group computes for keys that its own values take as inputs.
@@ -161,7 +158,7 @@ def lower(
     Raises:
       NotLowered: the group does not fit one of the three forms.
     """
-    state = _Lowering(name, space, axes, produced)
+    state = _Lowering(space, axes, produced)
     nest = _nest(state, outputs, produced)
     if nest.form == "rows":
         count = math.prod(space[axis] for axis in nest.inner)
@@ -188,7 +185,7 @@ class Trial:
     def __init__(self, space: tuple[int, ...], axes: tuple[int, ...]) -> None:
         self.space, self.axes = space, axes
         self._produced: dict[Hashable, Value] = {}
-        self._state = _Lowering("", space, axes, self._produced)
+        self._state = _Lowering(space, axes, self._produced)
 
     def misfit(self, produced: Mapping[Hashable, Value], outputs: Sequence[Output]) -> str | None:
         """Why the group does not fit with these too, or None. After a reason the trial is over.

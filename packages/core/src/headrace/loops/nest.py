@@ -48,7 +48,6 @@ class Nest:
     """Loops over axes of the space.
 
     Attributes:
-      name: of the group; regions are called after it.
       builder: what the expressions were made with.
       buffers: what the loops read and write.
       form: what is reduced.
@@ -57,7 +56,6 @@ class Nest:
       loops: the loops; those with axes have all of `inner`.
     """
 
-    name: str
     builder: Builder
     buffers: Buffers
     form: NestForm

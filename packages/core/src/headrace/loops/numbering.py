@@ -9,10 +9,17 @@ from headrace.loops.ir import Access, Axis, Buffer, Builder, Expr, Region
 from headrace.loops.nest import Nest, changed, loads_of
 from headrace.types import int64
 
-__all__ = ["LoweredRegion", "Tile", "numbered"]
+__all__ = ["LoweredRegion", "Partial", "Tile", "numbered"]
 
 Tile = tuple[int, int]
 """The number of an axis and how many of its indices make one piece."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """The memory of results of a number that the first region of a group leaves for the second one."""
+
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +28,7 @@ class LoweredRegion:
 
     Attributes:
       region: the loops.
-      keys: for each buffer that is no row buffer the key of its memory; (name, "partial", n) names memory that a first
-        region leaves for a second one.
+      keys: for each buffer that is no row buffer the key of its memory, or a `Partial`.
       identity: keys of inputs that are read only at the place that is written: such an input may be the output.
     """
 
@@ -31,12 +37,11 @@ class LoweredRegion:
     identity: frozenset[Hashable]
 
 
-def numbered(nest: Nest, suffix: str, tile: Tile | None) -> LoweredRegion:
+def numbered(nest: Nest, tile: Tile | None) -> LoweredRegion:
     """Number axes and used buffers from 0.
 
     Args:
       nest: the loops.
-      suffix: what the region is called besides the name of the nest.
       tile: one axis that is cut into pieces, which become the last outer axis.
     """
     outer = [nest.extents[axis] for axis in nest.outer]
@@ -67,7 +72,7 @@ def numbered(nest: Nest, suffix: str, tile: Tile | None) -> LoweredRegion:
         replace(changed(nest.builder, loop, index, place, places), axes=tuple(map(axis, loop.axes)))
         for loop in nest.loops
     )
-    region = Region(nest.name + suffix, tuple(outer), tuple(_kind(kinds[old], old in written) for old in used), loops)
+    region = Region(tuple(outer), tuple(_kind(kinds[old], old in written) for old in used), loops)
     keys = tuple(nest.buffers.keys[old] for old in used if kinds[old].role != "row")
     return LoweredRegion(region, keys, _identity(nest))
 

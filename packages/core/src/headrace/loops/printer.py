@@ -1,4 +1,4 @@
-"""The text of a region: deterministic, so that it names the region in caches and goldens."""
+"""The text of a region, for people; it is deterministic."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from headrace.loops.ir import Access, Expr, Loop, Region
 __all__ = ["region_text"]
 
 
-def region_text(region: Region) -> str:
-    """A region as text, one statement a line."""
-    lines = [f"region {region.name} outer {list(region.outer)}"]
+def region_text(region: Region, name: str = "region") -> str:
+    """A region as text, one statement a line, under a name."""
+    lines = [f"{name} outer {list(region.outer)}"]
     lines += [f"  buffer b{i}: {b.role} {b.dtype}[{b.size}]" for i, b in enumerate(region.buffers)]
     for loop in region.loops:
         lines += _loop_lines(loop)

@@ -27,7 +27,7 @@ def verify_region(region: Region) -> None:
     for loop in region.loops:
         for fault in _faults(region, loop, known):
             raise InternalError(
-                f"region '{region.name}' is not well formed",
+                f"a region over {list(region.outer)} is not well formed",
                 expected="loops that keep the rules of the IR",
                 got=fault,
                 hint="please report this; hr.config(backend='numpy') runs without loops",

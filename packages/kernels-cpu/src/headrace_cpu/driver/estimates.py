@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from headrace.loops.ir import Loop, Region, in_order
+from headrace.loops.patterns import KEPT_PATTERNS
 from headrace_cpu.layout import Unit
 from headrace_cpu.primitives.gathering import Gather
 from headrace_cpu.primitives.indices import FirstRows, RangeCheck
@@ -64,6 +66,7 @@ def estimate(units: Sequence[Unit], size_of: Callable[[Any], int]) -> int:
     return math.ceil(total)
 
 
+@functools.lru_cache(KEPT_PATTERNS)
 def _nanoseconds(region: Region) -> float:
     """A rough estimate of what a region takes on one thread, by its vectors."""
     points = math.prod(region.outer)

@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from headrace.loops.ir import Region
+from headrace.loops.printer import region_text
 from headrace_cpu.driver.estimates import SERIAL_NANOSECONDS, shared_nanoseconds, shared_points
 from headrace_cpu.driver.library_code import write_parts
 from headrace_cpu.driver.module import Module
@@ -13,6 +15,7 @@ from headrace_cpu.driver.processors import look_around
 from headrace_cpu.driver.sharing import ROW, SHARE, shares
 from headrace_cpu.driver.table import THREADS, entry
 from headrace_cpu.layout import Unit
+from headrace_cpu.llvm.host import dump_folder
 from headrace_cpu.llvm.signals import holding_signals
 from headrace_cpu.llvm.text import Text
 from headrace_cpu.loops.printer import printed_once
@@ -73,7 +76,7 @@ def shared_call(module: Module, t: Text, unit: Unit, position: int, pointers: Se
         printed = printed_once(unit.region, module.lanes)
         t.functions |= printed.functions
         symbol = module.regions.setdefault(printed.body, f"region{len(module.regions)}")
-        t.functions[symbol] = printed.body.replace("SYMBOL", symbol)
+        t.functions[symbol] = _comment(unit.region, symbol) + printed.body.replace("SYMBOL", symbol)
     else:
         symbol = unit.call.symbol(module.lanes)
         if symbol not in t.functions:
@@ -81,6 +84,13 @@ def shared_call(module: Module, t: Text, unit: Unit, position: int, pointers: Se
             t.functions |= needed
             t.functions[symbol] = body.replace("SYMBOL", symbol)
     return SharedCall(symbol, points, nanoseconds, pointers)
+
+
+def _comment(region: Region, symbol: str) -> str:
+    """The loops of a region, for who reads the text of the module."""
+    if dump_folder() is None:
+        return ""
+    return "".join(f"; {line}\n" for line in region_text(region, symbol).splitlines())
 
 
 def write_shared(module: Module, t: Text, calls: Sequence[SharedCall]) -> None:

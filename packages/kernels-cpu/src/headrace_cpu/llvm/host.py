@@ -17,7 +17,7 @@ import llvmlite.binding as llvm
 
 from headrace_cpu.llvm.half import CONVERSIONS
 
-__all__ = ["Host", "host"]
+__all__ = ["Host", "dump_folder", "host"]
 
 
 class Host:
@@ -68,7 +68,7 @@ class Host:
         with self._lock:
             if key not in self._loaded:  # models that are loaded again and again would fill the memory
                 machine = self.machine()
-                code = _read(key)
+                code = None if dump_folder() else _read(key)
                 if code is None:
                     code = self._compiled(text, machine)
                     _write(key, code)
@@ -100,11 +100,17 @@ CODE_VERSION = "2"
 MAGIC = b"headrace-cpu\n"
 
 
+def dump_folder() -> Path | None:
+    """Where HEADRACE_DUMP asks for the text of all modules; then none comes from the cache."""
+    folder = os.environ.get("HEADRACE_DUMP")
+    return Path(folder) if folder else None
+
+
 def _dump(text: str, module: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
     """Write the text, the optimised text and the assembly where HEADRACE_DUMP says."""
-    folder = os.environ.get("HEADRACE_DUMP")
-    if folder:
-        stem = Path(folder) / hashlib.sha256(text.encode()).hexdigest()[:16]
+    folder = dump_folder()
+    if folder is not None:
+        stem = folder / hashlib.sha256(text.encode()).hexdigest()[:16]
         stem.parent.mkdir(parents=True, exist_ok=True)
         stem.with_suffix(".ll").write_text(text)
         stem.with_suffix(".opt.ll").write_text(str(module))

@@ -67,6 +67,8 @@ def is_slow(region: Region) -> bool:
 def sums_apart(region: Region, streamed: frozenset[int]) -> Region:
     """The region with sums of functions that a loop stores as well in a loop of their own, over what was stored.
 
+    The region itself where there are none.
+
     Args:
       region: what is to be printed.
       streamed: buffers that should not be read again.
@@ -78,7 +80,7 @@ def sums_apart(region: Region, streamed: frozenset[int]) -> Region:
         loops.append(replace(loop, accumulates=tuple(item for item in loop.accumulates if item.local not in apart)))
         if found:
             loops.append(Loop(loop.axes, tuple(found)))
-    return replace(region, loops=tuple(loops))
+    return replace(region, loops=tuple(loops)) if len(loops) > len(region.loops) else region
 
 
 def _stored_sums(loop: Loop, streamed: frozenset[int]) -> list[Accumulate]:

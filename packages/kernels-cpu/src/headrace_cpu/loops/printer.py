@@ -13,10 +13,10 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from headrace.loops.ir import Region, form_of
+from headrace.loops.ir import Region
 from headrace.loops.verifier import verify_region
 from headrace_cpu.llvm.text import Text
 from headrace_cpu.loops import pipelining, streaming
@@ -29,10 +29,10 @@ from headrace_cpu.loops.streaming import LINE, Ahead, next_lines, next_rows, str
 
 __all__ = ["PrintedRegion", "print_region", "printed_once"]
 
-KEPT_FORMS = 128
-"""Forms whose text is kept: some ten kilobytes each."""
+KEPT_REGIONS = 256
+"""Regions whose text is kept: some ten kilobytes each."""
 SWITCHES = (pipelining.SWITCH, streaming.SWITCH)
-"""What the text of a region depends on besides its form and the lanes."""
+"""What the text of a region depends on besides it and the lanes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,22 +48,14 @@ class PrintedRegion:
     functions: dict[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
-    """A region, equal to those of the same form."""
-
-    form: Hashable
-    region: Region = field(compare=False)
-
-
 def printed_once(region: Region, lanes: int) -> PrintedRegion:
-    """What `print_region` gives, which is kept for other regions of the form: layers of a network have many of one."""
-    return _printed_form(_Form(form_of(region), region), lanes, tuple(map(os.environ.get, SWITCHES)))
+    """What `print_region` gives, which is kept: groups of one pattern have one region (see `loops.patterns`)."""
+    return _printed(region, lanes, tuple(map(os.environ.get, SWITCHES)))
 
 
-@functools.lru_cache(KEPT_FORMS)
-def _printed_form(item: _Form, lanes: int, switches: tuple[str | None, ...]) -> PrintedRegion:
-    return print_region(item.region, lanes)
+@functools.lru_cache(KEPT_REGIONS)
+def _printed(region: Region, lanes: int, switches: tuple[str | None, ...]) -> PrintedRegion:
+    return print_region(region, lanes)
 
 
 def print_region(region: Region, lanes: int) -> PrintedRegion:
@@ -85,7 +77,7 @@ def print_region(region: Region, lanes: int) -> PrintedRegion:
 def _chosen(region: Region, streamed: frozenset[int]) -> tuple[Region, Pipeline | None]:
     """The form in which a region is printed, with sums apart where that goes, and how its rows are pipelined."""
     apart = sums_apart(region, streamed)
-    for form in (apart, region) if len(apart.loops) > len(region.loops) else (apart,):
+    for form in dict.fromkeys((apart, region)):
         pipeline = pipeline_of(form)
         if pipeline is not None:
             return form, pipeline
