@@ -56,7 +56,7 @@ def has_tokens(graph: Graph) -> bool:
 
 def back_edge(op: Operation) -> Tensor | None:
     """The input that closes a loop, where `op` is the head of one; every other edge leads forward."""
-    is_head = op.op_def.name == "Merge" and len(op.inputs) > 1 and op.inputs[-1].op.type == "NextIteration"
+    is_head = op.type == "Merge" and len(op.inputs) > 1 and op.inputs[-1].op.type == "NextIteration"
     return op.inputs[-1] if is_head else None
 
 

@@ -238,10 +238,12 @@ class Graph:
           GraphError: an input belongs to another graph, or the graph is finalized.
           ShapeError: the shape function refuses the inputs.
         """
-        definition = op_def or lookup_op_def(type_name)
         scope = current_scope()
         if scope.graph is not self:
             scope = self._outermost
+            if like is not None and name and extends is None and self._takes_as_it_is(like, attrs, inputs, device):
+                return self._add_copy(like, inputs, name, control_inputs, tuple(colocation))
+        definition = op_def or lookup_op_def(type_name)
         line = source or user_line()
         requested = type_name.lstrip("_") if name is None else name
         if like is None:  # the name of a copy was looked at before
@@ -297,6 +299,47 @@ class Graph:
         if extends is not None:
             self.extensions[extends] = operation
         return operation
+
+    def _takes_as_it_is(
+        self, op: Operation, attrs: Mapping[str, AttrValue] | None, inputs: Sequence[Tensor], device: str | None
+    ) -> bool:
+        """True if all that was found out about an operation holds for its copy in this graph, outside of any scope."""
+        grows = self.extend and not self._finalized and self.effect_order is None
+        if not grows or attrs is not op.attrs or device != op.device:
+            return False
+        for item in inputs:
+            if type(item) is not Tensor or item.op.graph is not self:
+                return False
+        return sees_the_same(op, inputs)
+
+    def _add_copy(
+        self,
+        op: Operation,
+        inputs: Sequence[Tensor],
+        name: str,
+        control_inputs: Sequence[Operation],
+        colocation: tuple[str, ...],
+    ) -> Operation:
+        """Add what `_takes_as_it_is` has been asked of: passes copy graphs again and again."""
+        if control_inputs:
+            self._check_owned(control_inputs)
+        with self._lock:
+            copied = Operation(
+                graph=self,
+                index=len(self._operations),
+                name=self._full_name("", name),
+                op_def=op.op_def,
+                attrs=op.attrs,
+                inputs=tuple(inputs),
+                control_inputs=tuple(dict.fromkeys(control_inputs)) if control_inputs else (),
+                device=op.device,
+                colocation=colocation,
+                source=op.source,
+            )
+            copied.outputs = tuple([Tensor(copied, index, spec) for index, spec in enumerate(op.outputs)])
+            self._operations.append(copied)
+            self._by_name[copied.name] = copied
+        return copied
 
     def close_loop(self, merge: Operation, back: Tensor) -> None:
         """Give the head of a loop its back edge: the value that it takes from the second iteration on.
@@ -376,10 +419,14 @@ class Graph:
                     got=repr(item),
                     hint="convert the value first with hr.convert_to_tensor",
                 )
+        self._check_owned(control_inputs)
+        return tuple([item if item.op.graph is self else self.own(item) for item in inputs])
+
+    def _check_owned(self, control_inputs: Sequence[Operation]) -> None:
+        """Raise GraphError unless operations to wait for are of this graph."""
         for operation in control_inputs:
             if operation.graph is not self:
                 raise self.foreign_control(operation)
-        return tuple([item if item.op.graph is self else self.own(item) for item in inputs])
 
     def foreign_control(self, operation: Operation) -> GraphError:
         """The error of an operation of another graph that an operation of this one is to wait for."""

@@ -145,7 +145,7 @@ def sees_the_same(original: Operation, inputs: Sequence[Tensor]) -> bool:
         return False
     for new, old in zip(inputs, original.inputs, strict=True):
         same = new.shape is old.shape or new.shape == old.shape
-        if not same or new.dtype is not old.dtype or new.op.op_def.name != old.op.op_def.name:
+        if not same or new.dtype is not old.dtype or new.op.type != old.op.type:
             return False
     return True
 

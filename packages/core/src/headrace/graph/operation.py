@@ -51,6 +51,7 @@ class Operation:
       index: its position in the order of creation.
       name: its unique name, scopes separated by `/`.
       op_def: the signature of its type.
+      type: the name of its type, e.g. `MatMul`.
       attrs: the values of all its attributes.
       inputs: the tensors it reads, flat.
       control_inputs: operations that must run before it.
@@ -62,7 +63,7 @@ class Operation:
 
     __slots__ = (
         "attrs", "colocation", "control_inputs", "device", "graph", "index", "inputs", "name", "op_def", "outputs",
-        "source",
+        "source", "type",
     )  # fmt: skip
 
     def __init__(
@@ -82,6 +83,7 @@ class Operation:
         self.index = index
         self.name = name
         self.op_def = op_def
+        self.type = op_def.name
         self.attrs = attrs
         self.inputs = inputs
         self.control_inputs = control_inputs
@@ -89,11 +91,6 @@ class Operation:
         self.colocation = colocation
         self.source = source
         self.outputs: tuple[Tensor, ...] = ()
-
-    @property
-    def type(self) -> str:
-        """The name of its type, e.g. `MatMul`."""
-        return self.op_def.name
 
     def attr(self, name: str) -> AttrValue:
         """The value of an attribute.

@@ -1,0 +1,111 @@
+"""Rewrite: what a copy of an operation takes over, and what is refused although the operation was checked before."""
+
+from __future__ import annotations
+
+import pytest
+
+import headrace as hr
+from headrace.errors import GraphError
+from headrace.passes.rewrite import copy_op, rewrite
+from headrace.types import Shape
+
+
+def placeholder(graph: hr.Graph, *shape: int | None) -> hr.Tensor:
+    with graph.as_default():
+        return hr.placeholder(hr.float32, shape)
+
+
+@pytest.fixture
+def doubled() -> hr.Operation:
+    graph = hr.Graph()
+    x = placeholder(graph, 2, 3)
+    with graph.as_default(), hr.device("GPU:1"):
+        return (x + x).op
+
+
+def test_a_copy_is_equal_but_for_its_graph(doubled: hr.Operation) -> None:
+    copy = rewrite(doubled.graph, lambda op, inputs, graph: None).operation(doubled.name)
+    assert copy is not doubled
+    for item in ("name", "type", "attrs", "op_def", "device", "colocation", "source"):
+        assert getattr(copy, item) is getattr(doubled, item) or getattr(copy, item) == getattr(doubled, item)
+    assert [tensor.op.graph for tensor in (*copy.inputs, *copy.outputs)] == [copy.graph] * 3
+    assert (copy.outputs[0].shape, copy.outputs[0].dtype) == (Shape((2, 3)), hr.float32)
+
+
+def test_two_copies_have_two_names_and_can_be_found_by_them(doubled: hr.Operation) -> None:
+    graph = hr.Graph(extend=True)
+    x = placeholder(graph, 2, 3)
+    copies = [copy_op(doubled, [x, x], graph) for _ in range(2)]
+    assert len({copy.name for copy in copies}) == 2
+    assert [graph.operation(copy.name) for copy in copies] == copies
+    assert [copy.index for copy in copies] == [graph.version - 2, graph.version - 1]
+
+
+def test_shapes_are_inferred_again_on_other_inputs(doubled: hr.Operation) -> None:
+    graph = hr.Graph(extend=True)
+    x = placeholder(graph, 5, 3)
+    assert copy_op(doubled, [x, x], graph).outputs[0].shape == Shape((5, 3))
+
+
+def test_effects_of_a_copy_are_ordered_where_the_graph_orders_them() -> None:
+    """The graph of a traced function keeps effects in the order of the program, those of copies as well."""
+    graph = hr.Graph()
+    with graph.as_default():
+        v = hr.Variable(1.0, name="v")
+        assign = v.assign(2.0)
+    assert assign is not None
+
+    @hr.function
+    def twice() -> hr.Tensor:
+        first = v.assign_add(1.0)
+        assert first is not None
+        copy = copy_op(first, first.inputs, first.graph)
+        assert copy.control_inputs
+        return v.read()
+
+    with graph.as_default(), hr.control_dependencies([assign]):
+        result = twice()
+    with hr.Session(graph) as session:
+        assert session.run(result) == 4
+
+
+def test_a_copy_belongs_to_the_scope_it_is_made_in(doubled: hr.Operation) -> None:
+    graph = hr.Graph(extend=True)
+    x = placeholder(graph, 2, 3)
+    with graph.as_default():
+        first = hr.constant(1.0).op
+        with hr.control_dependencies([first]):
+            assert copy_op(doubled, [x, x], graph).control_inputs == (first,)
+
+
+def test_inputs_of_another_graph_are_refused(doubled: hr.Operation) -> None:
+    graph = hr.Graph(extend=True)
+    x = placeholder(graph, 2, 3)
+    with pytest.raises(GraphError, match="belongs to another graph"):
+        copy_op(doubled, doubled.inputs, graph)
+    with pytest.raises(GraphError, match="belongs to another graph"):
+        copy_op(doubled, [x, x], graph, [doubled])
+    with pytest.raises(GraphError, match="an input is not a tensor"):
+        copy_op(doubled, [x, 1.0], graph)  # type: ignore[list-item]
+    assert graph.version == 1
+
+
+def test_a_finalized_graph_takes_no_copies(doubled: hr.Operation) -> None:
+    graph = hr.Graph(extend=True)
+    x = placeholder(graph, 2, 3)
+    graph.finalize()
+    with pytest.raises(GraphError, match="the graph is finalized"):
+        copy_op(doubled, [x, x], graph)
+
+
+def test_a_graph_that_grows_in_a_loop_is_noticed_by_copies_too(doubled: hr.Operation) -> None:
+    graph = hr.Graph()
+    x = placeholder(graph, 2, 3)
+
+    def grow() -> None:
+        for _ in range(100):
+            copy_op(doubled, [x, x], graph)
+            graph.note_plan()
+
+    with pytest.raises(GraphError, match="grows while it is being run"):
+        grow()
