@@ -40,6 +40,10 @@ DIRECT = 1
 IMPLEMENTATION = 8
 BINARY_ADD = 0x1FFF0
 ZERO_POINTS = 1 << 13
+OWN_PRODUCTS = "gemm:jit"
+"""How the names of implementations begin that multiply by code which they share."""
+WRITER = "headrace-onednn-products"
+"""The thread that has that code written."""
 POST_OPERATION, SECOND = 1 << 15, 2
 """The argument that the first operation after a primitive reads beside its result is their bits together."""
 MAX_DIMS = 12
@@ -102,6 +106,7 @@ class OneDnn:
         self._lock = threading.Lock()
         self._plain: weakref.WeakValueDictionary[tuple[Any, ...], Descriptor] = weakref.WeakValueDictionary()
         self._usual = self.attributes(())
+        self._writes_products = False
 
     def use_threads(self, threads: int) -> None:
         """Set how many threads primitives are made for, and run with, when this thread makes or runs them."""
@@ -242,9 +247,31 @@ class OneDnn:
           arguments: what it reads and writes.
           memory: gives the pointer of so many bytes.
         """
+        if self.implementation(description).startswith(OWN_PRODUCTS):
+            self._write_products()
         room = self.queried(description, QUERY_SCRATCHPAD)
         extra = ((SCRATCHPAD, memory(room.size), room),) if room.size else ()
         return Primitive(self.primitive(description), (*arguments, *extra))
+
+    def _write_products(self) -> None:
+        """Let the library write the code that its own products share: the first of them would wait for it, for 20 ms.
+
+        A thread does that while the plan is made; Python waits for it before the process ends.
+        """
+        with self._lock:
+            begins, self._writes_products = not self._writes_products, True
+        if begins:
+            threading.Thread(target=self._first_product, name=WRITER).start()
+
+    def _first_product(self) -> int:
+        """Multiply two matrices, large enough for the library to do it by that code; gives the library's answer."""
+        size = 8
+        a, b, c = np.zeros((3, size, size), np.float32)
+        given = [item for array in (a, b) for item in (Pointer(array.ctypes.data), ctypes.c_int64(size))]
+        plain, sizes = ctypes.c_char(b"N"), [ctypes.c_int64(size)] * 3
+        one, zero = ctypes.c_float(1), ctypes.c_float(0)
+        given += [zero, Pointer(c.ctypes.data), ctypes.c_int64(size)]
+        return int(self.library.dnnl_sgemm(plain, plain, *sizes, one, *given))
 
     def reorder(
         self,
