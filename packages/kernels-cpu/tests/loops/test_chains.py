@@ -64,7 +64,7 @@ def test_several_registers_give_the_bits_of_each_alone(
     value = Value("input", dtype, (3, length), (), "x")
     region, keys = region_of(value * map_values(name, value * 3.0), (3, length))
     x = np.random.default_rng(0).normal(size=(3, length)).astype(dtype.array_type)
-    x[0, 0] = np.nan
+    x[:2, 0] = np.nan, -np.nan
     joined = result(region, keys, x, np.zeros_like(x))
     monkeypatch.setattr(loop_code, "registers_together", lambda loop, lanes: 1)
     assert joined.tobytes() == result(region, keys, x, np.zeros_like(x)).tobytes()

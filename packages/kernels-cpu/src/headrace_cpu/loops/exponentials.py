@@ -197,12 +197,9 @@ def _quotient(t: Text, a: str, divisor: str, left: Callable[[str], str], element
 
 
 def sigmoid(t: Text, x: str, element: str) -> str:
-    """exp is taken of -|x| only, so nothing overflows: 1 / (1 + e) where x >= 0, e / (1 + e) elsewhere."""
-    whole = t.type(element)
-    decay = exp(t, t.put(f"fneg {whole} {t.call('fabs', element, x)}"), element)
-    below = t.put(f"fcmp olt {whole} {x}, {t.number(0.0, element)}")
-    above = t.select(below, decay, t.number(1.0, element), element)
-    return t.two("fdiv", above, t.two("fadd", decay, t.number(1.0, element), element), element)
+    """exp is taken of -|x| only, so nothing overflows: 1 / (1 + e) where x > 0, e / (1 + e) elsewhere."""
+    a, divisor, _ = _of_decay(t, x, element)
+    return t.two("fdiv", a, divisor, element)
 
 
 def sigmoid_of_single(t: Text, x: str, element: str) -> str:
@@ -210,15 +207,21 @@ def sigmoid_of_single(t: Text, x: str, element: str) -> str:
 
     1.5 ulp.
     """
-    whole = t.type(element)
-    decay = exp(t, t.put(f"fneg {whole} {t.call('fabs', element, x)}"), element, closer=True)
-    below = t.put(f"icmp slt {t.type('i32')} {t.convert('bitcast', x, element, 'i32')}, {t.number(0, 'i32')}")
-    a = t.select(below, decay, t.number(1.0, element), element)
+    a, divisor, decay = _of_decay(t, x, element, closer=True)
 
     def left(q: str) -> str:
-        return t.fma(t.put(f"fneg {whole} {q}"), decay, t.two("fsub", a, q, element), element)
+        return t.fma(t.put(f"fneg {t.type(element)} {q}"), decay, t.two("fsub", a, q, element), element)
 
-    return _quotient(t, a, t.two("fadd", decay, t.number(1.0, element), element), left, element)
+    return _quotient(t, a, divisor, left, element)
+
+
+def _of_decay(t: Text, x: str, element: str, *, closer: bool = False) -> tuple[str, str, str]:
+    """Dividend and divisor of `sigmoid`, and e = exp(-|x|); NaN keeps its sign, which |x| would take from it."""
+    above = t.put(f"fcmp ogt {t.type(element)} {x}, {t.number(0.0, element)}")
+    size = t.select(above, t.put(f"fneg {t.type(element)} {x}"), x, element)
+    decay = exp(t, size, element, closer=closer)
+    a = t.select(above, t.number(1.0, element), decay, element)
+    return a, t.two("fadd", decay, t.number(1.0, element), element), decay
 
 
 def tanh_of_single(t: Text, x: str, element: str) -> str:

@@ -55,10 +55,10 @@ def log(t: Text, x: str, element: str, terms: int | None = None) -> str:
     inner = t.fma(exponent, t.number(low, element), inner, element)
     inner = t.two("fsub", t.two("fsub", half, inner, element), f, element)
     result = t.two("fsub", t.two("fmul", exponent, t.number(high, element), element), inner, element)
-    usual = t.put(f"fcmp ogt {whole} {x}, {t.number(0.0, element)}")
-    infinite = t.put(f"fcmp oeq {whole} {x}, {t.number(math.inf, element)}")
+    usual = t.put(f"fcmp ugt {whole} {x}, {t.number(0.0, element)}")
+    stays = t.put(f"fcmp ueq {whole} {x}, {t.number(math.inf, element)}")  # NaN does, too
     zero = t.put(f"fcmp oeq {whole} {x}, {t.number(0.0, element)}")
-    result = t.select(infinite, t.number(math.inf, element), result, element)
+    result = t.select(stays, x, result, element)
     other = t.select(zero, t.number(-math.inf, element), t.number(math.nan, element), element)
     return t.select(usual, result, other, element)
 

@@ -267,7 +267,7 @@ class OneDnn:
         """Multiply two matrices, large enough for the library to do it by that code; gives the library's answer."""
         size = 8
         a, b, c = np.zeros((3, size, size), np.float32)
-        given = [item for array in (a, b) for item in (Pointer(array.ctypes.data), ctypes.c_int64(size))]
+        given: list[Any] = [item for array in (a, b) for item in (Pointer(array.ctypes.data), ctypes.c_int64(size))]
         plain, sizes = ctypes.c_char(b"N"), [ctypes.c_int64(size)] * 3
         one, zero = ctypes.c_float(1), ctypes.c_float(0)
         given += [zero, Pointer(c.ctypes.data), ctypes.c_int64(size)]

@@ -181,8 +181,9 @@ class _Search:
         """Products with casts before them and an epilogue after them."""
         tensors = self._program.tensors
         for position, line in enumerate(self._lines):
-            known = all(is_native(tensors[number]) for number in (*line.inputs, *line.outputs))
-            if not known or not line.outputs or position in self.found.lines or line.op.type == "AddN":
+            if not line.outputs or position in self.found.lines or line.op.type == "AddN":
+                continue
+            if not all(is_native(tensors[number]) for number in (*line.inputs, *line.outputs)):
                 continue
             epilogue = list(self._epilogue(position))
             narrows = any(number in self._widened for number in line.inputs)

@@ -47,7 +47,8 @@ def line_loops(schedule: Schedule, line: Line, after: frozenset[int]) -> LineLoo
     values = reached(*(output.value for output in outputs))
     if not outputs or not all(map(_has_form, values)):
         return None
-    keys = (*_reads(outputs), *(output.key for output in outputs))
+    read = _reads(values)
+    keys = (*read, *(output.key for output in outputs))
     mutable = {key for key in keys if isinstance(key, tuple)}
     check = None
     if line.op.type == "SparseSoftmaxCrossEntropyWithLogits":
@@ -57,17 +58,18 @@ def line_loops(schedule: Schedule, line: Line, after: frozenset[int]) -> LineLoo
         check = schedule.root(labels), schedule.program.tensors[logits].shape.as_tuple()[-1]
         mutable.add(check[0])  # labels lie in memory before, not only in the registers of the region
     reduces = any(value.op == "reduce" for value in values)
+    groups = [outputs] if reduces else _by_shape(outputs)
     items = tuple(
         Item(
             name=line.op.name,
             outputs=tuple(group),
-            reads=tuple(_reads(group)),
+            reads=read if len(groups) == 1 else _reads(reached(*(output.value for output in group))),
             writes=tuple(dict.fromkeys(output.key for output in group)),
             mutable=frozenset(mutable),
             after=after,
             partial=group[0].piece is not None,
         )
-        for group in ([outputs] if reduces else _by_shape(outputs))
+        for group in groups
     )
     return LineLoops(items, check) if not reduces or fits_alone(items[0]) else None
 
@@ -127,9 +129,8 @@ def _by_shape(outputs: Sequence[Output]) -> list[list[Output]]:
     return list(groups.values())
 
 
-def _reads(outputs: Sequence[Output]) -> list[Key]:
-    values = reached(*(output.value for output in outputs))
-    return list(dict.fromkeys(value.payload for value in values if value.op == "input"))
+def _reads(values: Sequence[Value]) -> tuple[Key, ...]:
+    return tuple(dict.fromkeys([value.payload for value in values if value.op == "input"]))
 
 
 def _uniform(value: Array | None) -> int | float | bool | None:

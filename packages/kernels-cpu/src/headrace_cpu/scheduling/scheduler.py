@@ -228,6 +228,8 @@ class _Scheduler:
                 self._note_size(key)
 
     def _note_size(self, key: Key) -> None:
+        if key in self.schedule.sizes:
+            return
         if isinstance(key, int):
             tensor = self.schedule.program.tensors[key]
             if is_native(tensor):

@@ -20,12 +20,14 @@ LARGEST = 1 << 46
 """Bytes beyond which no value is planned: the kernel says that there is not enough memory."""
 
 
+NUMBERS = frozenset({"bool", "float", "int", "quantized", "uint"})
+"""Kinds of dtypes that native code computes with."""
+
+
 def is_native(tensor: Tensor) -> bool:
     """True for arrays of numbers whose shape is known."""
-    kinds = ("float", "int", "uint", "bool", "quantized")
-    if tensor.dtype.kind not in kinds or not tensor.shape.is_fully_defined:
-        return False
-    return byte_count(tensor) < LARGEST
+    count = tensor.shape.num_elements if tensor.dtype.kind in NUMBERS else None
+    return count is not None and count * tensor.dtype.size < LARGEST
 
 
 _STORED = {"qint8": int8, "quint8": uint8, "qint16": int16, "quint16": uint16, "qint32": int32}
