@@ -168,6 +168,14 @@ def oldest(session: nox.Session) -> None:
     session.run("pytest", *test_folders(*ALL), *session.posargs)
 
 
+@nox.session
+def avx2(session: nox.Session) -> None:
+    """Run the native backend's tests without AVX-512, as on processors that have none."""
+    install(session, XDIST, packages=("core", "kernels-cpu"), tests=True)
+    folders = test_folders("kernels-cpu")
+    session.run("pytest", *BESIDE, *folders, *session.posargs, env={"HEADRACE_INSTRUCTIONS": "avx2"})
+
+
 @nox.session(python=["3.11", "3.12", "3.13", "3.14"])
 def compat(session: nox.Session) -> None:
     """Run core's tests on every Python that is found."""

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import llvmlite.binding as llvm
 import pytest
 
 import headrace_cpu.llvm.host as module
+from headrace.errors import InvalidArgumentError
 from headrace_cpu import CpuBackend
 from headrace_cpu.llvm.host import Host, host
+
+
+def _there() -> set[str]:
+    """The instructions of this processor."""
+    return {name for name, there in llvm.get_host_cpu_features().items() if there}
+
 
 TEXT = "define i32 @answer_{n}() {{\n  ret i32 {n}\n}}\n"
 
@@ -128,6 +137,62 @@ def test_sixteen_lanes_mean_both_parts_of_avx512(features: str, lanes: int) -> N
     made = object.__new__(module.Host)
     made.features = features
     assert made.lanes == lanes
+
+
+@pytest.mark.skipif(not set(module.AVX2) <= _there(), reason="no AVX2")
+def test_the_environment_may_ask_for_avx2_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_INSTRUCTIONS", "avx2")
+    made = Host()
+    assert (made.lanes, made.multiplies_bfloat16) == (8, False)
+    assert "avx512" not in made.features
+    assert answer(made, 52) == 52
+
+
+def test_what_is_asked_for_must_be_known_and_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_INSTRUCTIONS", "avx2")
+    monkeypatch.setattr(llvm, "get_host_cpu_features", lambda: {"sse4.2": True, "avx2": False})
+    with pytest.raises(InvalidArgumentError, match="this processor has no AVX2"):
+        Host()
+    monkeypatch.setenv("HEADRACE_INSTRUCTIONS", "avx9")
+    with pytest.raises(InvalidArgumentError, match="asks for instructions that are not known"):
+        Host()
+
+
+TRAINING = """
+import numpy as np
+import headrace as hr
+from headrace_cpu.llvm.host import host
+
+rng = np.random.default_rng(0)
+images, labels = rng.normal(size=(6, 9, 9, 3)).astype(np.float32), rng.integers(0, 5, 6)
+
+
+def losses(backend):
+    graph = hr.Graph(seed=1)
+    with graph.as_default():
+        x, t = hr.placeholder(hr.float32, [6, 9, 9, 3]), hr.placeholder(hr.int64, [6])
+        draw = np.random.default_rng(1).normal
+        kernel = hr.Variable(draw(size=(3, 3, 3, 16)).astype(np.float32) / 5)
+        weight = hr.Variable(draw(size=(256, 5)).astype(np.float32) / 16)
+        y = hr.nn.max_pool2d(hr.nn.relu(hr.nn.conv2d(x, kernel, 1, "SAME")), 2, 2, "VALID")
+        y = hr.sigmoid(hr.nn.layer_norm(hr.reshape(y, [6, -1]))) @ weight
+        loss = hr.mean(hr.nn.sparse_softmax_cross_entropy(labels=t, logits=y))
+        train = hr.optim.Adam(0.01).minimize(loss)
+    with hr.Session(graph, config=hr.config(backend=backend)) as session:
+        return [float(session.run([loss, train], {x: images, t: labels})[0]) for _ in range(4)]
+
+
+np.testing.assert_allclose(losses("cpu"), losses("numpy"), rtol=1e-5)
+print(host().lanes)
+"""
+
+
+@pytest.mark.skipif(not set(module.AVX2) <= _there(), reason="no AVX2")
+def test_a_network_trains_with_avx2_only() -> None:
+    environment = {**os.environ, "HEADRACE_INSTRUCTIONS": "avx2"}
+    done = subprocess.run([sys.executable, "-c", TRAINING], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["8"]
 
 
 LOADED = """

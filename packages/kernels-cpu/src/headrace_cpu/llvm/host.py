@@ -9,15 +9,20 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import llvmlite
 import llvmlite.binding as llvm
 
+from headrace.errors import InvalidArgumentError
 from headrace_cpu.llvm.half import CONVERSIONS
 
-__all__ = ["Host", "dump_folder", "host"]
+__all__ = ["Host", "dump_folder", "host", "only_avx2"]
+
+SWITCH = "HEADRACE_INSTRUCTIONS"
+AVX2 = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sse4.2")
+"""What each processor that LLVM calls x86-64-v3 has, of which there are ten years' worth."""
 
 
 class Host:
@@ -26,8 +31,8 @@ class Host:
     def __init__(self) -> None:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
-        self.cpu = llvm.get_host_cpu_name()
-        self.features = llvm.get_host_cpu_features().flatten()
+        self.cpu = "x86-64-v3" if only_avx2() else llvm.get_host_cpu_name()
+        self.features = _features(llvm.get_host_cpu_features())
         self.triple = llvm.get_process_triple()
         self._lock = threading.Lock()
         self._engine: llvm.ExecutionEngine | None = None
@@ -93,6 +98,38 @@ class Host:
         builder.getModulePassManager().run(module, builder)
         _dump(text, module, machine)
         return bytes(machine.emit_object(module))
+
+
+def only_avx2() -> bool:
+    """True if the environment asks for instructions of AVX2 only.
+
+    Raises:
+      InvalidArgumentError: it asks for something else.
+    """
+    wanted = os.environ.get(SWITCH, "")
+    if wanted in ("", "avx2"):
+        return bool(wanted)
+    raise InvalidArgumentError(
+        "the environment asks for instructions that are not known",
+        expected=f"{SWITCH}=avx2, or no such variable for all that the processor has",
+        got=f"{SWITCH}={wanted}",
+        hint=f"unset {SWITCH}",
+    )
+
+
+def _features(known: Mapping[str, bool]) -> str:
+    """The instructions to use, as LLVM lists them, of those that the processor has."""
+    if not only_avx2():
+        return ",".join(f"{'+' if there else '-'}{name}" for name, there in sorted(known.items()))
+    missing = [name for name in AVX2 if not known.get(name)]
+    if missing:
+        raise InvalidArgumentError(
+            "this processor has no AVX2",
+            expected=f"a processor with {', '.join(AVX2)}",
+            got=f"one without {', '.join(missing)}",
+            hint=f"unset {SWITCH}",
+        )
+    return ",".join(f"+{name}" for name in AVX2)
 
 
 CODE_VERSION = "2"

@@ -22,6 +22,7 @@ import numpy as np
 from headrace.errors import InternalError
 from headrace.plan import aligned_array
 from headrace.types import Array, DType
+from headrace_cpu.llvm.host import only_avx2
 from headrace_cpu.llvm.signals import held_signals
 
 __all__ = ["Argument", "Descriptor", "OneDnn", "Primitive", "dims", "onednn"]
@@ -37,6 +38,7 @@ QUERY_WORKSPACE, QUERY_SCRATCHPAD = 135, 136
 SCRATCHPAD_OF_USER = 1
 FORWARD_TRAINING, FORWARD_INFERENCE, BACKWARD = 64, 96, 128
 DIRECT = 1
+AVX2 = 7
 IMPLEMENTATION = 8
 BINARY_ADD = 0x1FFF0
 ZERO_POINTS = 1 << 13
@@ -100,6 +102,8 @@ class OneDnn:
         library.dnnl_memory_desc_get_size.restype = ctypes.c_size_t
         for name in ("dnnl_memory_set_data_handle", "dnnl_primitive_execute"):
             llvm.add_symbol(name, ctypes.cast(getattr(library, name), Pointer).value)
+        if only_avx2():
+            library.dnnl_set_max_cpu_isa(AVX2)  # which it refuses when it has made something
         engine = Pointer()
         self._check("dnnl_engine_create", ctypes.byref(engine), 1, ctypes.c_size_t(0))
         self.engine = engine
