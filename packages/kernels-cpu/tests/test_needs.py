@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import re
 import tracemalloc
+from contextlib import nullcontext as nothing
 from typing import Any
 
 import numpy as np
@@ -53,6 +55,38 @@ def test_C54_the_planned_peak_is_the_measured_one() -> None:
     with session(graph) as running:
         planned = running.explain(fetches, FEEDS).memory.peak_bytes
         assert measured(running, fetches) == pytest.approx(planned, rel=0.05, abs=40_000)
+
+
+@pytest.mark.skipif(onednn() is None, reason="oneDNN is not installed")
+@pytest.mark.parametrize("is_constant", [True, False], ids=["constants", "variables"])
+@pytest.mark.parametrize("taps", [1, 3])
+def test_C54_copies_of_weights_in_other_layouts_count(taps: int, is_constant: bool) -> None:
+    """They are larger than all else that a model for one image needs, and nobody asked for them."""
+    rng = np.random.default_rng(0)
+    filters = [rng.standard_normal((taps, taps, 512, 512), np.float32) for _ in range(2)]
+    feeds = {"x:0": rng.standard_normal((1, 7, 7, 512), np.float32)}
+    graph = hr.Graph()
+    with graph.as_default():
+        y: hr.Tensor = hr.placeholder(hr.float32, [1, 7, 7, 512], name="x")
+        weights = [hr.constant(value) if is_constant else hr.Variable(value).value for value in filters]
+        for weight in (*weights, weights[0]):  # the copy of one that is used twice is made once
+            y = hr.nn.relu(hr.nn.conv2d(y, weight, 1, "SAME"))
+    with session(graph) as running:
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            memory = running.explain([y], feeds).memory
+            running.run([y], feeds)
+            gc.collect()
+            taken = tracemalloc.get_traced_memory()[0] - before
+        finally:
+            tracemalloc.stop()
+    assert memory.copies_bytes in (0, sum(value.nbytes for value in filters))
+    assert memory.peak_bytes == memory.arena_bytes + memory.outside_bytes + memory.copies_bytes
+    assert taken == pytest.approx(memory.peak_bytes, rel=0.05, abs=1_000_000)
+    limited = pytest.raises(hr.errors.ResourceExhaustedError, match="of them for weights in other layouts")
+    with session(graph, memory_limit=memory.peak_bytes - 1) as running, limited if memory.copies_bytes else nothing():
+        running.run([y], feeds)
 
 
 @pytest.mark.parametrize("share", [0.9, 0.8, 0.7])

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from headrace import Operation
 from headrace.plan import (
     LargeValue,
@@ -77,7 +79,18 @@ def memory_of(layout: Layout) -> PlannedMemory:
         return workspaces.get(number) or LargeValue("partial results, or memory that a library works in", size)
 
     use = memory_use(steps, layout.results, layout.allocation, outside)
-    return planned(use, layout.allocation.floor, name, unknown)
+    needed = planned(use, layout.allocation.floor, name, unknown)
+    return replace(needed, copies_bytes=sum(_copies(layout).values()))
+
+
+def _copies(layout: Layout) -> dict[int, int]:
+    """Bytes of what is made of weights beforehand, each once, however many calls read it."""
+    found = {id(made): made.size for _, made in layout.schedule.copies.values()}
+    for unit in layout.units:
+        found |= {id(made): made.nbytes for made in unit.constants if isinstance(made, np.ndarray)}
+        for inner in getattr(unit.call, "layouts", ()):
+            found |= _copies(inner)
+    return found
 
 
 def work_in(schedule: Schedule) -> tuple[Work, ...]:

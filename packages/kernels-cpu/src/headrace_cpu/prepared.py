@@ -23,10 +23,12 @@ class Prepared:
     Attributes:
       position: of the input.
       make: makes the copy.
+      size: bytes of the copy.
     """
 
     position: int
     make: Make
+    size: int
 
 
 class PreparedCopy:

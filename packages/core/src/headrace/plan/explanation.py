@@ -78,7 +78,8 @@ class Explanation:
             f"backend {self.backend}: {several} of {count} operations",
             f"work:    {_amount(self.flops, 'flop')}, {_amount(self.bytes, 'B')} read and written",
             f"memory:  {_amount(memory.peak_bytes, 'B')} at most: an arena of {_amount(memory.arena_bytes, 'B')}"
-            f" ({_amount(memory.floor_bytes, 'B')} alive at once), {_amount(memory.outside_bytes, 'B')} beside it",
+            f" ({_amount(memory.floor_bytes, 'B')} alive at once), {_amount(memory.outside_bytes, 'B')} beside it"
+            + (f", {_amount(memory.copies_bytes, 'B')} of weights in other layouts" if memory.copies_bytes else ""),
             *(f"         {value}" for value in memory.largest),
             *(f"         or more: {reason}" for reason in memory.unknown),
         ]

@@ -69,11 +69,12 @@ def check_limit(memory: PlannedMemory | None, config: Config) -> None:
     if limit is None or memory is None or memory.peak_bytes <= limit:
         return
     largest = memory.largest[0].where if memory.largest else None
+    copies = f", {memory.copies_bytes:,} of them for weights in other layouts" if memory.copies_bytes else ""
     raise ResourceExhaustedError(
         "a step would need more memory than it may",
         where=largest or None,
         expected=f"at most {limit:,} bytes (memory_limit)",
-        got=f"{memory.peak_bytes:,} bytes; the largest values: " + ", ".join(map(str, memory.largest)),
+        got=f"{memory.peak_bytes:,} bytes{copies}; the largest values: " + ", ".join(map(str, memory.largest)),
         hint="smaller batches, or a higher hr.config(memory_limit=...)"
         if config.recompute
         else "hr.config(recompute=True) computes values again instead of keeping them; or feed smaller batches",

@@ -69,6 +69,7 @@ class PlannedMemory:
       floor_bytes: of the values in the arena that are alive at once: what the best arena would take.
       largest: values of the fullest moment, the largest first.
       unknown: why it may need more: values whose size only shows in the step, functions that are compiled when called.
+      copies_bytes: of weights in another layout, which are kept from step to step; segments may share them.
     """
 
     arena_bytes: int
@@ -76,11 +77,12 @@ class PlannedMemory:
     floor_bytes: int
     largest: tuple[LargeValue, ...]
     unknown: tuple[str, ...] = ()
+    copies_bytes: int = 0
 
     @property
     def peak_bytes(self) -> int:
         """The most bytes that are alive at one moment."""
-        return self.arena_bytes + self.outside_bytes
+        return self.arena_bytes + self.outside_bytes + self.copies_bytes
 
 
 def planned(
@@ -228,6 +230,7 @@ def combined(segments: Iterable[PlannedMemory | None]) -> PlannedMemory:
         floor_bytes=sum(part.floor_bytes for part in parts),
         largest=tuple(largest[:LARGEST_SHOWN]),
         unknown=tuple(dict.fromkeys(reason for part in parts for reason in part.unknown)),
+        copies_bytes=sum(part.copies_bytes for part in parts),
     )
 
 

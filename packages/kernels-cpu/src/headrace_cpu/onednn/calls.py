@@ -268,7 +268,7 @@ class CallWriter:
         value = self.request.constants[position]
         if value is not None or (position == 1 and self.request.keeps):
             make = _Reordering(self.library, plain, chosen)
-            self._constants.append(Prepared(position, make) if value is None else copies.of(value, make))
+            self._constants.append(Prepared(position, make, chosen.size) if value is None else copies.of(value, make))
             return -len(self._constants)
         place = self.scratch(chosen.size)
         self._primitives.append(self.library.reorder(plain, chosen, position, place, self.scratch))

@@ -163,7 +163,7 @@ def panel_products_call(request: Request) -> PanelProducts | None:
         has_relu=request.has_relu,
         by_columns=shares_columns(rows, columns, -(-rows // (TILES * most_rows(lanes))), -(-columns // panel)),
         lanes=lanes,
-        constants=(Prepared(1, make) if value is None else copies.of(value, make),),
+        constants=(Prepared(1, make, make.size) if value is None else copies.of(value, make),),
     )
 
 
@@ -214,8 +214,18 @@ class _Panels:
     panel: int
     is_turned: bool = field(kw_only=True)
 
+    @property
+    def panels(self) -> int:
+        """How many there are."""
+        return -(-self.columns // self.panel)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all panels."""
+        return 4 * self.inner * self.panels * self.panel
+
     def __call__(self, value: Array) -> Array:
-        inner, panel, panels = self.inner, self.panel, -(-self.columns // self.panel)
+        inner, panel, panels = self.inner, self.panel, self.panels
         matrix = value.T if self.is_turned else value.reshape(inner, self.columns)
         if self.columns % panel:
             wide = np.zeros((inner, panels * panel), np.float32)
