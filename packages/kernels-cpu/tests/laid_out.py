@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 import headrace as hr
 from headrace.interfaces import Functions
 from headrace.loops.verifier import verify_region
 from headrace.passes import optimize, prune
 from headrace.plan import Line, Program
 from headrace_cpu.layout import Layout, lay_out
+from headrace_cpu.llvm.host import host
 from headrace_cpu.onednn import Request
 from headrace_cpu.scheduling.lists import ListUse
 from headrace_cpu.scheduling.schedule import Schedule
 from headrace_cpu.scheduling.scheduler import schedule
+
+needs_avx512 = pytest.mark.skipif(host().lanes < 16, reason="which weights oneDNN packs depends on the processor")
 
 
 def laid_out(build: Callable[..., Any], *inputs: tuple[hr.DType, tuple[int, ...]]) -> Layout:

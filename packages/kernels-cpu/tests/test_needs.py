@@ -6,13 +6,13 @@ import gc
 import json
 import re
 import tracemalloc
-from contextlib import nullcontext as nothing
 from typing import Any
 
 import numpy as np
 import pytest
 
 import headrace as hr
+from headrace_cpu.llvm.host import host
 from headrace_cpu.onednn import onednn
 
 FEEDS = {"x:0": np.random.default_rng(0).standard_normal((512, 256), np.float32)}
@@ -57,7 +57,7 @@ def test_C54_the_planned_peak_is_the_measured_one() -> None:
         assert measured(running, fetches) == pytest.approx(planned, rel=0.05, abs=40_000)
 
 
-@pytest.mark.skipif(onednn() is None, reason="oneDNN is not installed")
+@pytest.mark.skipif(onednn() is None or host().lanes < 16, reason="elsewhere weights may be read as they are")
 @pytest.mark.parametrize("is_constant", [True, False], ids=["constants", "variables"])
 @pytest.mark.parametrize("taps", [1, 3])
 def test_C54_copies_of_weights_in_other_layouts_count(taps: int, is_constant: bool) -> None:
@@ -81,11 +81,11 @@ def test_C54_copies_of_weights_in_other_layouts_count(taps: int, is_constant: bo
             taken = tracemalloc.get_traced_memory()[0] - before
         finally:
             tracemalloc.stop()
-    assert memory.copies_bytes in (0, sum(value.nbytes for value in filters))
+    assert memory.copies_bytes == sum(value.nbytes for value in filters)
     assert memory.peak_bytes == memory.arena_bytes + memory.outside_bytes + memory.copies_bytes
     assert taken == pytest.approx(memory.peak_bytes, rel=0.05, abs=1_000_000)
     limited = pytest.raises(hr.errors.ResourceExhaustedError, match="of them for weights in other layouts")
-    with session(graph, memory_limit=memory.peak_bytes - 1) as running, limited if memory.copies_bytes else nothing():
+    with session(graph, memory_limit=memory.peak_bytes - 1) as running, limited:
         running.run([y], feeds)
 
 

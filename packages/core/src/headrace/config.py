@@ -38,8 +38,8 @@ class Config:
         group give to the process. It bounds every pool, that of NumPy's BLAS too; BLAS knows one number for the
         process, so where steps with different ones run at the same time, that of the one that began last holds.
       deterministic: give the same bits whatever the number of threads is, at a cost in speed.
-      memory_limit: bytes that one step may need beside variables, feeds and constants, or None. A step that would need
-        more, as far as shapes tell, is refused before it runs.
+      memory_limit: bytes that one step may need beside variables, feeds and constants, or None; copies of weights in
+        other layouts count. A step that would need more, as far as shapes tell, is refused before it runs.
       recompute: where a step would need more than `memory_limit`, compute values of the forward pass again for the
         backward pass instead of keeping them, until it fits. Results are the same to the last bit.
       compile_wait: seconds that a step waits for machine code to be made for it, or None for as long as that takes.

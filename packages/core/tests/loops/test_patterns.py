@@ -86,7 +86,11 @@ def of(
         {"build": lambda a, b: loops.sum(a * 2.0 + b, 1), "axes": (1,)},
         {"build": lambda a, b: loops.sum(a * 2.0 + b, 0), "axes": (0,)},
     ],
-)
+    ids=[
+        "operator", "number", "order", "another one after it", "shape", "dtype", "one memory twice", "in place",
+        "piece", "piece elsewhere", "reduction of rows", "reduction of columns",
+    ],
+)  # fmt: skip
 def test_groups_that_differ_otherwise_have_their_own(other: dict[str, object]) -> None:
     assert of(**other).region is not of().region  # type: ignore[arg-type]  # any of its options
     assert of(**other).region is of(**other).region  # type: ignore[arg-type]

@@ -83,8 +83,9 @@ def test_inputs_of_another_graph_are_refused(doubled: hr.Operation) -> None:
     x = placeholder(graph, 2, 3)
     with pytest.raises(GraphError, match="belongs to another graph"):
         copy_op(doubled, doubled.inputs, graph)
-    with pytest.raises(GraphError, match="belongs to another graph"):
+    with pytest.raises(GraphError, match="belongs to another graph") as refused:
         copy_op(doubled, [x, x], graph, [doubled])
+    assert "created at test_rewrite.py" in str(refused.value)
     with pytest.raises(GraphError, match="an input is not a tensor"):
         copy_op(doubled, [x, 1.0], graph)  # type: ignore[list-item]
     assert graph.version == 1

@@ -7,6 +7,8 @@ import json
 import numpy as np
 
 import headrace as hr
+from headrace.plan.explanation import Explanation
+from headrace.plan.needs import PlannedMemory, combined
 
 
 def session_of_a_layer(**options: object) -> hr.Session:
@@ -121,3 +123,11 @@ def test_a_function_explains_what_a_call_becomes() -> None:
     text = doubled.lower(np.ones(3, np.float32)).explain()
     assert "one segment of 1 operations" in text
     assert "AddV2" in text
+
+
+def test_copies_of_weights_are_said_and_added_up() -> None:
+    part = PlannedMemory(1000, 200, 900, (), copies_bytes=3000)
+    memory = combined([part, None, part])
+    assert (memory.copies_bytes, memory.peak_bytes) == (6000, 8400)
+    text = str(Explanation("cpu", (), memory))
+    assert "8.4 kB at most: an arena of 2 kB (1.8 kB alive at once), 400 B beside it, 6 kB of weights in other" in text

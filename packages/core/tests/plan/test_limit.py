@@ -12,6 +12,9 @@ import pytest
 
 import headrace as hr
 from headrace.errors import InvalidArgumentError, ResourceExhaustedError
+from headrace.passes import prune
+from headrace.plan.limit import within_limit
+from headrace.plan.needs import PlannedMemory
 
 Arrays = dict[str, Any]
 
@@ -187,3 +190,43 @@ def test_steps_over_devices_are_held_to_it_together() -> None:
 def test_a_limit_that_is_no_number_of_bytes_is_refused(wrong: object) -> None:
     with pytest.raises(InvalidArgumentError, match="memory is counted in bytes"):
         hr.config(memory_limit=wrong)
+
+
+class _Compiled:
+    """What a backend says that it needs, for each graph that it is asked to compile the next one of some."""
+
+    operations = ()
+
+    def __init__(self, memory: PlannedMemory) -> None:
+        self.memory = memory
+
+    def __call__(self, arguments: Any, /) -> Any:
+        raise AssertionError("it is not run")
+
+    run_with_hook = __call__
+
+
+@pytest.mark.parametrize(
+    ("copies", "hint"),
+    [
+        (900, "a higher hr.config(memory_limit=...)"),
+        (100, "smaller batches, or a higher hr.config(memory_limit=...)"),
+    ],
+)
+def test_computing_again_makes_no_room_for_copies_of_weights(copies: int, hint: str) -> None:
+    """Where these alone are too many, nothing is rewritten and compiled for it."""
+    graph, fetches, _ = multilayer()
+    bounded = prune(graph, [fetches[0]], [fetches[1]], [graph.tensor("x:0"), graph.tensor("y:0")])
+    memory = PlannedMemory(600, 200, 600, (), copies_bytes=copies)
+    asked: list[hr.Graph] = []
+
+    def compile_graph(item: hr.Graph) -> _Compiled:
+        asked.append(item)
+        return _Compiled(memory)
+
+    with pytest.raises(ResourceExhaustedError) as refused:
+        within_limit(bounded, hr.config(memory_limit=800, recompute=True), compile_graph)
+    text = str(refused.value)
+    assert f"{800 + copies:,} bytes, {copies} of them for weights in other layouts; the largest" in text
+    assert f"try:      {hint}\n" in f"{text}\n"
+    assert (len(asked) == 1) is (copies > 800)

@@ -51,7 +51,7 @@ _CALLS: dict[type, tuple[str, str]] = {
 
 
 def memory_of(layout: Layout) -> PlannedMemory:
-    """What one step of a layout needs beside variables, feeds and constants."""
+    """What one step of a layout needs beside variables, feeds and constants; copies of these count."""
     program = layout.schedule.program
     bounds = size_bounds(program)
     outside = {layout.numbers[key]: layout.schedule.sizes.get(key, 0) for key in layout.fresh}

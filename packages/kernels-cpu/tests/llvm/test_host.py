@@ -113,6 +113,7 @@ def test_what_is_in_the_cache_is_dumped_too(cache: Path, tmp_path: Path, monkeyp
     monkeypatch.setenv("HEADRACE_DUMP", str(tmp_path / "dump"))
     assert answer(module.Host(), 51) == 51
     assert len(list((tmp_path / "dump").iterdir())) == 3
+    assert len(list(cache.iterdir())) == 1  # what is dumped is not kept: no other run asks for text with comments
 
 
 def test_without_llvm_there_is_no_device_but_advice(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from laid_out import needs_avx512
 
 import headrace as hr
 from headrace.interfaces import Functions
@@ -21,7 +22,6 @@ from headrace_cpu.scheduling.requests import Requests
 
 pytestmark = pytest.mark.skipif(onednn() is None, reason="oneDNN is not installed")
 needs_bfloat16 = pytest.mark.skipif(not host().multiplies_bfloat16, reason="no instructions for bfloat16")
-needs_avx512 = pytest.mark.skipif(host().lanes < 16, reason="elsewhere oneDNN packs other weights")
 
 Build = Callable[..., Any]
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from laid_out import needs_avx512
 
 import headrace as hr
 from headrace.interfaces import Functions
@@ -26,7 +27,6 @@ from headrace_cpu.scheduling.scheduler import schedule
 
 pytestmark = pytest.mark.skipif(onednn() is None, reason="oneDNN is not installed")
 needs_bfloat16 = pytest.mark.skipif(not host().multiplies_bfloat16, reason="no instructions for bfloat16")
-needs_avx512 = pytest.mark.skipif(host().lanes < 16, reason="elsewhere oneDNN packs other weights")
 
 Build = Callable[..., Any]
 Array = Any

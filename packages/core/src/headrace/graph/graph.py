@@ -1,4 +1,7 @@
-"""Graph: the owner of operations, and `create_op`, the only place where one comes to be."""
+"""Graph: the owner of operations, and `create_op`, the only place where one comes to be.
+
+It is long because all that changes a graph takes its lock and keeps its tables in step.
+"""
 
 from __future__ import annotations
 
@@ -223,8 +226,8 @@ class Graph:
           colocation: names of operations whose device it must share, beside those of the scope.
           source: the user's line, or None to find it on the call stack.
           op_def: the signature to use where the type is not registered (an unknown operation of an imported graph).
-          like: the operation of which this is a copy; checks that have passed for it, on equal inputs, are not
-            repeated.
+          like: the operation of which this is a copy, with its type, signature and source; checks that have passed
+            for it, on equal inputs, are not repeated.
           extends: the operation that the new one does more than, and stands for in every step that needs both: it
             waits for the same, and its effects are no new ones.
           may_not_run: it is a copy in a branch or loop, to which a step may not come: where the shape function refuses
@@ -241,8 +244,12 @@ class Graph:
         scope = current_scope()
         if scope.graph is not self:
             scope = self._outermost
-            if like is not None and name and extends is None and self._takes_as_it_is(like, attrs, inputs, device):
-                return self._add_copy(like, inputs, name, control_inputs, tuple(colocation))
+            if like is not None and name and self._takes_as_it_is(like, attrs, inputs, control_inputs, device):
+                with self._lock:
+                    return self._add(
+                        self._full_name("", name), like.op_def, like.attrs, inputs, control_inputs, like.device,
+                        colocation, like.source, like.outputs,
+                    )  # fmt: skip
         definition = op_def or lookup_op_def(type_name)
         line = source or user_line()
         requested = type_name.lstrip("_") if name is None else name
@@ -277,23 +284,12 @@ class Graph:
             raise
         with self._lock:
             self._check_growth(line, place)
-            operation = Operation(
-                graph=self,
-                index=len(self._operations),
-                name=self._full_name(scope.prefix, requested),
-                op_def=definition,
-                attrs=values,
-                inputs=inputs,
-                control_inputs=tuple(dict.fromkeys(awaited)) if awaited else (),
-                device=asked,
-                colocation=(*scope.colocation, *colocation),
-                source=line,
-            )
-            operation.outputs = tuple([Tensor(operation, index, spec) for index, spec in enumerate(specs)])
+            operation = self._add(
+                self._full_name(scope.prefix, requested), definition, values, inputs, awaited, asked,
+                (*scope.colocation, *colocation), line, specs,
+            )  # fmt: skip
             if device is None and scope.devices:
                 operation.device = requested_device(operation, scope.devices)
-            self._operations.append(operation)
-            self._by_name[operation.name] = operation
         if order is not None:
             order.record(operation)
         if extends is not None:
@@ -301,7 +297,12 @@ class Graph:
         return operation
 
     def _takes_as_it_is(
-        self, op: Operation, attrs: Mapping[str, AttrValue] | None, inputs: Sequence[Tensor], device: str | None
+        self,
+        op: Operation,
+        attrs: Mapping[str, AttrValue] | None,
+        inputs: Sequence[Tensor],
+        control_inputs: Sequence[Operation],
+        device: str | None,
     ) -> bool:
         """True if all that was found out about an operation holds for its copy in this graph, outside of any scope."""
         grows = self.extend and not self._finalized and self.effect_order is None
@@ -310,36 +311,40 @@ class Graph:
         for item in inputs:
             if type(item) is not Tensor or item.op.graph is not self:
                 return False
+        for operation in control_inputs:
+            if operation.graph is not self:
+                return False
         return sees_the_same(op, inputs)
 
-    def _add_copy(
+    def _add(
         self,
-        op: Operation,
-        inputs: Sequence[Tensor],
         name: str,
+        op_def: OpDef,
+        attrs: Mapping[str, AttrValue],
+        inputs: Sequence[Tensor],
         control_inputs: Sequence[Operation],
-        colocation: tuple[str, ...],
+        device: str,
+        colocation: Sequence[str],
+        source: SourceLine,
+        specs: Sequence[TensorSpec | Tensor],
     ) -> Operation:
-        """Add what `_takes_as_it_is` has been asked of: passes copy graphs again and again."""
-        if control_inputs:
-            self._check_owned(control_inputs)
-        with self._lock:
-            copied = Operation(
-                graph=self,
-                index=len(self._operations),
-                name=self._full_name("", name),
-                op_def=op.op_def,
-                attrs=op.attrs,
-                inputs=tuple(inputs),
-                control_inputs=tuple(dict.fromkeys(control_inputs)) if control_inputs else (),
-                device=op.device,
-                colocation=colocation,
-                source=op.source,
-            )
-            copied.outputs = tuple([Tensor(copied, index, spec) for index, spec in enumerate(op.outputs)])
-            self._operations.append(copied)
-            self._by_name[copied.name] = copied
-        return copied
+        """Make an operation of what has been checked; the caller holds the lock."""
+        operation = Operation(
+            graph=self,
+            index=len(self._operations),
+            name=name,
+            op_def=op_def,
+            attrs=attrs,
+            inputs=tuple(inputs),
+            control_inputs=tuple(dict.fromkeys(control_inputs)) if control_inputs else (),
+            device=device,
+            colocation=tuple(colocation),
+            source=source,
+        )
+        operation.outputs = tuple([Tensor(operation, index, spec) for index, spec in enumerate(specs)])
+        self._operations.append(operation)
+        self._by_name[operation.name] = operation
+        return operation
 
     def close_loop(self, merge: Operation, back: Tensor) -> None:
         """Give the head of a loop its back edge: the value that it takes from the second iteration on.
@@ -419,14 +424,10 @@ class Graph:
                     got=repr(item),
                     hint="convert the value first with hr.convert_to_tensor",
                 )
-        self._check_owned(control_inputs)
-        return tuple([item if item.op.graph is self else self.own(item) for item in inputs])
-
-    def _check_owned(self, control_inputs: Sequence[Operation]) -> None:
-        """Raise GraphError unless operations to wait for are of this graph."""
         for operation in control_inputs:
             if operation.graph is not self:
                 raise self.foreign_control(operation)
+        return tuple([item if item.op.graph is self else self.own(item) for item in inputs])
 
     def foreign_control(self, operation: Operation) -> GraphError:
         """The error of an operation of another graph that an operation of this one is to wait for."""

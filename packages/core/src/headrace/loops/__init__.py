@@ -1,7 +1,8 @@
 """Loops: how operations become scalar loops. `hr.loops` is what loop rules are written with.
 
 `value` and `functions` are for rules, `registry` finds them, `fusion` groups operations, `lowering` turns a group into
-a `nest` of loops and that into regions of the IR in `ir`, which backends print. `interpreter` is the meaning of the IR.
+a `nest` of loops and that into regions of the IR in `ir`, once for all groups of a pattern (`patterns`); backends print
+them. `interpreter` is the meaning of the IR.
 """
 
 from headrace.loops.functions import (

@@ -36,8 +36,8 @@ __all__ = [
     "Region",
     "Role",
     "Store",
+    "comparable",
     "in_order",
-    "shown",
 ]
 
 UNARY = (
@@ -159,7 +159,7 @@ class Loop:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Region:
-    """One parallel nest of loops.
+    """One parallel nest of loops. Equal only to itself: what is known of regions is kept by that (see `patterns`).
 
     Attributes:
       outer: extents of axes 0, 1, ...: the independent points.
@@ -180,7 +180,7 @@ class Builder:
 
     def make(self, op: str, dtype: DType, args: tuple[Expr, ...] = (), payload: Any = None) -> Expr:
         """The expression; the same object for the same request."""
-        key = (op, dtype.name, tuple([id(arg) for arg in args]), shown(payload))
+        key = (op, dtype.name, tuple([id(arg) for arg in args]), comparable(payload))
         found = self.known.get(key)
         if found is None:
             found = self.known[key] = Expr(op, dtype, args, payload)
@@ -224,6 +224,9 @@ def in_order(roots: Sequence[Expr]) -> list[Expr]:
     return list(found.values())
 
 
-def shown(payload: Any) -> Hashable:
-    """The payload of an expression as what it is equal to: 0.0 is not -0.0, NaN is NaN, and True is not 1."""
+def comparable(payload: Any) -> Hashable:
+    """The payload of an expression or value as what it is equal to: 0.0 is not -0.0, NaN is NaN, and True is not 1.
+
+    In tuples there are only places.
+    """
     return (type(payload), repr(payload)) if isinstance(payload, (float, bool)) else payload

@@ -17,7 +17,11 @@ Tile = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """The memory of results of a number that the first region of a group leaves for the second one."""
+    """Memory that the first region of a group leaves for the second one.
+
+    Attributes:
+      number: of the local whose parts lie there.
+    """
 
     number: int
 

@@ -2,7 +2,7 @@
 
 The pattern of a group is what `lowering` sees of it, with its memory numbered in the order in which it is first met.
 Groups of one pattern have the same regions, not only equal ones, so that what is found out about a region need not be
-found out again for the next group.
+found out again for the next group. Where two threads meet a new pattern at once, each may have regions of its own.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.loops.ir import shown
+from headrace.loops.ir import comparable
 from headrace.loops.lowering import Output, lower
 from headrace.loops.numbering import LoweredRegion, Partial
 from headrace.loops.value import Value
 
-__all__ = ["KEPT_PATTERNS", "lower_once"]
+__all__ = ["lower_once"]
 
 KEPT_PATTERNS = 256
 """Patterns whose regions are kept: some ten kilobytes each."""
@@ -31,30 +31,32 @@ def lower_once(
     Args:
       space: the iteration space.
       axes: those that reductions run over.
-      produced: what the group computes for keys that its own values take as inputs.
+      produced: what the group computes for keys that its own values take as inputs. Keys of the first group of a
+        pattern are kept with it: they are names, and hold nothing large.
       outputs: what it has to write.
     Raises:
       NotLowered: the group does not fit one of the forms of `lowering`.
     """
     numbers: dict[Hashable, Hashable] = {}
-    form = _form(space, axes, produced, outputs, numbers)
+    pattern = _pattern(space, axes, produced, outputs, numbers)
     keys = dict(enumerate(numbers))
-    return [_renamed(lowered, keys) for lowered in _lowered(_Group(form, (space, axes, produced, outputs), numbers))]
+    group = _Group(pattern, (space, axes, produced, outputs), numbers)
+    return [_renamed(lowered, keys) for lowered in _lowered(group)]
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """A group, equal to those of one form: `arguments` are those of `lower`, `numbers` stand for its keys."""
+    """A group, equal to those of its pattern: `arguments` are those of `lower`, `numbers` stand for its keys."""
 
-    form: Hashable
+    pattern: Hashable
     arguments: tuple[Any, ...] = field(compare=False)
     numbers: Mapping[Hashable, Hashable] = field(compare=False)
 
 
 @functools.lru_cache(KEPT_PATTERNS)
-def _lowered(group: _Group) -> list[LoweredRegion]:
+def _lowered(group: _Group) -> tuple[LoweredRegion, ...]:
     """The regions of a pattern, with numbers in place of keys."""
-    return [_renamed(lowered, group.numbers) for lowered in lower(*group.arguments)]
+    return tuple(_renamed(lowered, group.numbers) for lowered in lower(*group.arguments))
 
 
 def _renamed(lowered: LoweredRegion, names: Mapping[Any, Hashable]) -> LoweredRegion:
@@ -63,7 +65,7 @@ def _renamed(lowered: LoweredRegion, names: Mapping[Any, Hashable]) -> LoweredRe
     return LoweredRegion(lowered.region, keys, frozenset([names[key] for key in lowered.identity]))
 
 
-def _form(
+def _pattern(
     space: tuple[int, ...],
     axes: tuple[int, ...],
     produced: Mapping[Hashable, Value],
@@ -77,21 +79,13 @@ def _form(
     def number(key: Hashable) -> Hashable:
         return numbers.setdefault(key, len(numbers))
 
-    def row(root: Value) -> int:
-        stack = [root]
-        while stack:
-            value = stack[-1]
-            if id(value) not in found:
-                missing = [arg for arg in value.args if id(arg) not in found]
-                if missing:
-                    stack.extend(missing)
-                    continue
-                payload = number(value.payload) if value.op == "input" else shown(value.payload)
-                args = tuple([found[id(arg)] for arg in value.args])
-                form = value.op, value.dtype.name, value.shape, args, payload
-                found[id(value)] = rows.setdefault(form, len(rows))
-            stack.pop()
-        return found[id(root)]
+    def row(value: Value) -> int:
+        if id(value) not in found:
+            args = tuple([row(arg) for arg in value.args])
+            payload = number(value.payload) if value.op == "input" else comparable(value.payload)
+            told = value.op, value.dtype.name, value.shape, args, payload
+            found[id(value)] = rows.setdefault(told, len(rows))
+        return found[id(value)]
 
     made = tuple([(number(key), row(value)) for key, value in produced.items()])
     written = tuple([(number(output.key), row(output.value), output.piece) for output in outputs])

@@ -67,7 +67,8 @@ def prune(
     copies: dict[Operation, Operation] = {}
     mortal: set[Operation] = set()
     operations, replaced = needed_operations(fetches, targets, frozenset(feeds))
-    if any(op.type == "Enter" for op in operations):
+    types = {op.type for op in operations}
+    if "Enter" in types:
         Frames(graph, operations)  # while edges still have the names that the user knows
     stands_for: dict[Operation, list[Operation]] = {}
     for replaced_op, extension in replaced.items():
@@ -87,7 +88,7 @@ def prune(
         controls = [copies[item] for item in op.control_inputs if item in copies]
         equal = (op, *stands_for.get(op, ()))
         attrs = {**op.attrs, "_target": True} if any(item in marked for item in equal) else op.attrs
-        if op.type == "Switch" or not mortal.isdisjoint((*(tensor.op for tensor in op.inputs), *op.control_inputs)):
+        if "Switch" in types and (op.type == "Switch" or not mortal.isdisjoint(_sources(op))):
             mortal.add(op)
         copy = copy_op(
             op, inputs, bounded, controls, attrs, prefix=prefix, trusted=only_placeholders, may_not_run=op in mortal
@@ -103,6 +104,11 @@ def prune(
         attrs = {"T": fetch.dtype, "index": index, **({"_may_alias": True} if may_alias else {})}
         bounded.create_op("_Retval", [tensors[fetch]], attrs, name=f"result_{index}", source=fetch.op.source)
     return bounded
+
+
+def _sources(op: Operation) -> tuple[Operation, ...]:
+    """The operations that an operation follows."""
+    return *(tensor.op for tensor in op.inputs), *op.control_inputs
 
 
 def _sharpened(inferred: Shape, declared: Shape) -> Shape:

@@ -40,8 +40,8 @@ def within_limit(graph: Graph, config: Config, compile_graph: Callable[[Graph], 
     if not config.recompute or memory is None or memory.peak_bytes <= limit:
         check_limit(memory, config)
         return graph, compiled
-    target, best = limit - memory.outside_bytes, memory
-    for _ in range(ROUNDS):
+    target, best = limit - memory.outside_bytes - memory.copies_bytes, memory
+    for _ in range(ROUNDS if target > 0 else 0):
         changed = recompute(graph, target)
         if changed is not graph:
             tried = compile_graph(changed)
@@ -75,10 +75,17 @@ def check_limit(memory: PlannedMemory | None, config: Config) -> None:
         where=largest or None,
         expected=f"at most {limit:,} bytes (memory_limit)",
         got=f"{memory.peak_bytes:,} bytes{copies}; the largest values: " + ", ".join(map(str, memory.largest)),
-        hint="smaller batches, or a higher hr.config(memory_limit=...)"
-        if config.recompute
-        else "hr.config(recompute=True) computes values again instead of keeping them; or feed smaller batches",
+        hint=_way_out(memory.copies_bytes >= limit, config),
     )
+
+
+def _way_out(is_for_copies: bool, config: Config) -> str:
+    """What to do about a step that needs too much; copies of weights are as large for small batches."""
+    if is_for_copies:
+        return "a higher hr.config(memory_limit=...)"
+    if config.recompute:
+        return "smaller batches, or a higher hr.config(memory_limit=...)"
+    return "hr.config(recompute=True) computes values again instead of keeping them; or feed smaller batches"
 
 
 def needed_memory(compiled: Compiled) -> PlannedMemory | None:

@@ -61,7 +61,7 @@ class LargeValue:
 
 @dataclass(frozen=True, slots=True)
 class PlannedMemory:
-    """What one step of a segment needs, beside variables, feeds and constants.
+    """What one step of a segment needs, beside variables, feeds and constants; copies of these count.
 
     Attributes:
       arena_bytes: of the arena, which is kept from step to step.

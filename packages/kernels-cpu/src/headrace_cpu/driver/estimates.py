@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from headrace.loops.ir import Loop, Region, in_order
-from headrace.loops.patterns import KEPT_PATTERNS
 from headrace_cpu.layout import Unit
+from headrace_cpu.loops.printer import KEPT_REGIONS
 from headrace_cpu.primitives.gathering import Gather
 from headrace_cpu.primitives.indices import FirstRows, RangeCheck
 from headrace_cpu.scheduling.lists import ListOp
@@ -66,7 +66,7 @@ def estimate(units: Sequence[Unit], size_of: Callable[[Any], int]) -> int:
     return math.ceil(total)
 
 
-@functools.lru_cache(KEPT_PATTERNS)
+@functools.lru_cache(KEPT_REGIONS)
 def _nanoseconds(region: Region) -> float:
     """A rough estimate of what a region takes on one thread, by its vectors."""
     points = math.prod(region.outer)

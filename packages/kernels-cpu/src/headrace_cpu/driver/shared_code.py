@@ -58,7 +58,7 @@ def shared_pointers(unit: Unit) -> int:
 
 
 def shared_call(module: Module, t: Text, unit: Unit, position: int, pointers: Sequence[str]) -> SharedCall:
-    """Add the function of a unit to the module; units of one form have one function.
+    """Add the function of a unit to the module; units of one pattern have one function.
 
     Args:
       module: what gets the function.

@@ -20,9 +20,13 @@ from headrace_cpu.llvm.half import CONVERSIONS
 
 __all__ = ["Host", "dump_folder", "host", "only_avx2"]
 
+CODE_VERSION = "2"
+"""Changes when modules of one text must no longer share their code."""
+MAGIC = b"headrace-cpu\n"
+"""How a file of the cache begins."""
 SWITCH = "HEADRACE_INSTRUCTIONS"
 AVX2 = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sse4.2")
-"""What each processor that LLVM calls x86-64-v3 has, of which there are ten years' worth."""
+"""What every processor has that LLVM calls x86-64-v3: most since 2015."""
 
 
 class Host:
@@ -73,7 +77,7 @@ class Host:
         with self._lock:
             if key not in self._loaded:  # models that are loaded again and again would fill the memory
                 machine = self.machine()
-                code = None if dump_folder() else _read(key)
+                code = _read(key)
                 if code is None:
                     code = self._compiled(text, machine)
                     _write(key, code)
@@ -118,7 +122,11 @@ def only_avx2() -> bool:
 
 
 def _features(known: Mapping[str, bool]) -> str:
-    """The instructions to use, as LLVM lists them, of those that the processor has."""
+    """The instructions to use, as LLVM lists them, of those that the processor has.
+
+    Raises:
+      InvalidArgumentError: the environment asks for some that it lacks.
+    """
     if not only_avx2():
         return ",".join(f"{'+' if there else '-'}{name}" for name, there in sorted(known.items()))
     missing = [name for name in AVX2 if not known.get(name)]
@@ -130,11 +138,6 @@ def _features(known: Mapping[str, bool]) -> str:
             hint=f"unset {SWITCH}",
         )
     return ",".join(f"+{name}" for name in AVX2)
-
-
-CODE_VERSION = "2"
-"""Changes when modules of one text must no longer share their code."""
-MAGIC = b"headrace-cpu\n"
 
 
 def dump_folder() -> Path | None:
@@ -163,9 +166,9 @@ def _give_memory_back() -> None:
 
 
 def _cache_folder() -> Path | None:
-    """Where compiled code is kept; HEADRACE_CACHE=off keeps none."""
+    """Where compiled code is kept; HEADRACE_CACHE=off keeps none, and what is dumped is compiled each time."""
     chosen = os.environ.get("HEADRACE_CACHE")
-    if chosen == "off":
+    if chosen == "off" or dump_folder() is not None:
         return None
     if chosen:
         return Path(chosen) / "cpu"

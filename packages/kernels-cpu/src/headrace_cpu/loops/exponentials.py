@@ -198,7 +198,7 @@ def _quotient(t: Text, a: str, divisor: str, left: Callable[[str], str], element
 
 def sigmoid(t: Text, x: str, element: str) -> str:
     """exp is taken of -|x| only, so nothing overflows: 1 / (1 + e) where x > 0, e / (1 + e) elsewhere."""
-    a, divisor, _ = _of_decay(t, x, element)
+    a, divisor, _ = _sigmoid_parts(t, x, element)
     return t.two("fdiv", a, divisor, element)
 
 
@@ -207,7 +207,7 @@ def sigmoid_of_single(t: Text, x: str, element: str) -> str:
 
     1.5 ulp.
     """
-    a, divisor, decay = _of_decay(t, x, element, closer=True)
+    a, divisor, decay = _sigmoid_parts(t, x, element, closer=True)
 
     def left(q: str) -> str:
         return t.fma(t.put(f"fneg {t.type(element)} {q}"), decay, t.two("fsub", a, q, element), element)
@@ -215,11 +215,11 @@ def sigmoid_of_single(t: Text, x: str, element: str) -> str:
     return _quotient(t, a, divisor, left, element)
 
 
-def _of_decay(t: Text, x: str, element: str, *, closer: bool = False) -> tuple[str, str, str]:
+def _sigmoid_parts(t: Text, x: str, element: str, *, closer: bool = False) -> tuple[str, str, str]:
     """Dividend and divisor of `sigmoid`, and e = exp(-|x|); NaN keeps its sign, which |x| would take from it."""
     above = t.put(f"fcmp ogt {t.type(element)} {x}, {t.number(0.0, element)}")
-    size = t.select(above, t.put(f"fneg {t.type(element)} {x}"), x, element)
-    decay = exp(t, size, element, closer=closer)
+    exponent = t.select(above, t.put(f"fneg {t.type(element)} {x}"), x, element)
+    decay = exp(t, exponent, element, closer=closer)
     a = t.select(above, t.number(1.0, element), decay, element)
     return a, t.two("fadd", decay, t.number(1.0, element), element), decay
 

@@ -27,10 +27,10 @@ from headrace_cpu.loops.point import Point, Row
 from headrace_cpu.loops.stages import Stages, row_buffer_bytes, spare_bytes
 from headrace_cpu.loops.streaming import LINE, Ahead, next_lines, next_rows, streamed_buffers, write_fence
 
-__all__ = ["PrintedRegion", "print_region", "printed_once"]
+__all__ = ["KEPT_REGIONS", "PrintedRegion", "print_region", "printed_once"]
 
 KEPT_REGIONS = 256
-"""Regions whose text is kept: some ten kilobytes each."""
+"""Regions of which is kept what was found out about them, such as their text of some ten kilobytes."""
 SWITCHES = (pipelining.SWITCH, streaming.SWITCH)
 """What the text of a region depends on besides it and the lanes."""
 

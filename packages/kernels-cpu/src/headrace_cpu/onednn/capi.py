@@ -19,11 +19,13 @@ from typing import Any, Self
 import llvmlite.binding as llvm
 import numpy as np
 
-from headrace.errors import InternalError
+from headrace.errors import InternalError, UnavailableError
 from headrace.plan import aligned_array
 from headrace.types import Array, DType
 from headrace_cpu.llvm.host import only_avx2
 from headrace_cpu.llvm.signals import held_signals
+from headrace_cpu.onednn import own_products
+from headrace_cpu.onednn.own_products import OwnProducts
 
 __all__ = ["Argument", "Descriptor", "OneDnn", "Primitive", "dims", "onednn"]
 
@@ -38,14 +40,10 @@ QUERY_WORKSPACE, QUERY_SCRATCHPAD = 135, 136
 SCRATCHPAD_OF_USER = 1
 FORWARD_TRAINING, FORWARD_INFERENCE, BACKWARD = 64, 96, 128
 DIRECT = 1
-AVX2 = 7
+ISA_AVX2 = 7
 IMPLEMENTATION = 8
 BINARY_ADD = 0x1FFF0
 ZERO_POINTS = 1 << 13
-OWN_PRODUCTS = "gemm:jit"
-"""How the names of implementations begin that multiply by code which they share."""
-WRITER = "headrace-onednn-products"
-"""The thread that has that code written."""
 POST_OPERATION, SECOND = 1 << 15, 2
 """The argument that the first operation after a primitive reads beside its result is their bits together."""
 MAX_DIMS = 12
@@ -102,15 +100,13 @@ class OneDnn:
         library.dnnl_memory_desc_get_size.restype = ctypes.c_size_t
         for name in ("dnnl_memory_set_data_handle", "dnnl_primitive_execute"):
             llvm.add_symbol(name, ctypes.cast(getattr(library, name), Pointer).value)
-        if only_avx2():
-            library.dnnl_set_max_cpu_isa(AVX2)  # which it refuses when it has made something
         engine = Pointer()
         self._check("dnnl_engine_create", ctypes.byref(engine), 1, ctypes.c_size_t(0))
         self.engine = engine
         self._lock = threading.Lock()
         self._plain: weakref.WeakValueDictionary[tuple[Any, ...], Descriptor] = weakref.WeakValueDictionary()
         self._usual = self.attributes(())
-        self._writes_products = False
+        self._own_products = OwnProducts(library)
 
     def use_threads(self, threads: int) -> None:
         """Set how many threads primitives are made for, and run with, when this thread makes or runs them."""
@@ -251,31 +247,11 @@ class OneDnn:
           arguments: what it reads and writes.
           memory: gives the pointer of so many bytes.
         """
-        if self.implementation(description).startswith(OWN_PRODUCTS):
-            self._write_products()
+        if self.implementation(description).startswith(own_products.IMPLEMENTATION):
+            self._own_products.begin()
         room = self.queried(description, QUERY_SCRATCHPAD)
         extra = ((SCRATCHPAD, memory(room.size), room),) if room.size else ()
         return Primitive(self.primitive(description), (*arguments, *extra))
-
-    def _write_products(self) -> None:
-        """Let the library write the code that its own products share: the first of them would wait for it, for 20 ms.
-
-        A thread does that while the plan is made; Python waits for it before the process ends.
-        """
-        with self._lock:
-            begins, self._writes_products = not self._writes_products, True
-        if begins:
-            threading.Thread(target=self._first_product, name=WRITER).start()
-
-    def _first_product(self) -> int:
-        """Multiply two matrices, large enough for the library to do it by that code; gives the library's answer."""
-        size = 8
-        a, b, c = np.zeros((3, size, size), np.float32)
-        given: list[Any] = [item for array in (a, b) for item in (Pointer(array.ctypes.data), ctypes.c_int64(size))]
-        plain, sizes = ctypes.c_char(b"N"), [ctypes.c_int64(size)] * 3
-        one, zero = ctypes.c_float(1), ctypes.c_float(0)
-        given += [zero, Pointer(c.ctypes.data), ctypes.c_int64(size)]
-        return int(self.library.dnnl_sgemm(plain, plain, *sizes, one, *given))
 
     def reorder(
         self,
@@ -408,10 +384,22 @@ def onednn() -> OneDnn | None:
             path = _library_path()
             if path is not None and os.environ.get("HEADRACE_ONEDNN") != "off":
                 try:
-                    _found = OneDnn(ctypes.CDLL(path))
+                    _found = OneDnn(_limited(ctypes.CDLL(path)))
                 except OSError:
                     _found = None
         return _found
+
+
+def _limited(library: ctypes.CDLL) -> ctypes.CDLL:
+    """The library, bound to the instructions that the environment asks for; it refuses once it has made something."""
+    if only_avx2() and library.dnnl_set_max_cpu_isa(ISA_AVX2):
+        raise UnavailableError(
+            "oneDNN is in use in this process with all instructions of the processor",
+            expected="a process in which nobody has used it",
+            got="HEADRACE_INSTRUCTIONS=avx2",
+            hint="set the variable before the process begins",
+        )
+    return library
 
 
 def _library_path() -> str | None:
