@@ -75,6 +75,17 @@ def test_large_constants_are_read_where_they_lie_in_loops_too() -> None:
         step(x, np.array([3, 1024]))
 
 
+@pytest.mark.parametrize("dtype", [hr.float16, hr.bfloat16, hr.float32, hr.float64], ids=str)
+def test_a_constant_NaN_keeps_its_sign(dtype: hr.DType) -> None:
+    """One that is the same everywhere is a number in the code, and repr(-nan) is that of nan."""
+    values = [np.full(20, number, dtype.array_type) for number in (np.nan, -np.nan)]
+    step = callable_of(lambda x: [hr.where(x > 0, x, hr.constant(value)) for value in values], (dtype, [20]))
+    found = step(np.full(20, -1, dtype.array_type))
+    assert [np.isnan(value.astype(np.float64)).all() for value in found] == [True, True]
+    assert [bool(np.signbit(value).any()) for value in found] == [False, True]
+    assert np.signbit(found[1]).all()
+
+
 def test_training_gives_what_the_numpy_backend_gives() -> None:
     def losses(backend: str) -> list[float]:
         graph = hr.Graph(seed=1)

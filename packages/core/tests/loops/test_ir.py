@@ -20,5 +20,7 @@ def test_values_of_a_loop_are_what_it_reduces_and_what_it_writes() -> None:
 def test_numbers_that_compare_equal_are_told_apart() -> None:
     assert comparable(0.0) != comparable(-0.0)
     assert comparable(1) != comparable(True)
+    assert comparable(0) != comparable(False)
+    assert comparable(math.nan) != comparable(-math.nan)
     assert comparable(math.nan) == comparable(float("nan"))
     assert comparable((0, PLACE)) == comparable((0, PLACE))

@@ -105,6 +105,9 @@ def test_numbers_that_compare_equal_are_told_apart() -> None:
     """-0.0 + x is x for every x, 0.0 + x is not; a region of one must not compute the other."""
     assert of(lambda a, b: a + 0.0).region is not of(lambda a, b: a + -0.0).region
     assert of(lambda a, b: a + math.nan).region is of(lambda a, b: a + float("nan")).region
+    assert of(lambda a, b: a + math.nan).region is not of(lambda a, b: a + -math.nan).region
+    single = [of(lambda a, b, n=n: a + np.float32(n)) for n in (0.0, -0.0)]  # type: ignore[misc]
+    assert single[0].region is not single[1].region
     number, flag = (of(lambda a, b, n=n: a + constant(n, int32), dtype=int32) for n in (1, True))  # type: ignore[misc]
     assert number.region is not flag.region
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
 import pytest
 
 import headrace as hr
@@ -45,6 +48,44 @@ def test_shapes_are_inferred_again_on_other_inputs(doubled: hr.Operation) -> Non
     graph = hr.Graph(extend=True)
     x = placeholder(graph, 5, 3)
     assert copy_op(doubled, [x, x], graph).outputs[0].shape == Shape((5, 3))
+
+
+def reversed_sizes(graph: hr.Graph) -> hr.Graph:
+    """A pass that gives constants of two sizes the other way round."""
+
+    def rule(op: hr.Operation, inputs: Sequence[hr.Tensor], new: hr.Graph) -> Sequence[hr.Tensor] | None:
+        if op.type != "Const" or op.outputs[0].shape.as_tuple() != (2,):
+            return None
+        attrs = {**op.attrs, "value": op.attrs["value"][::-1].copy()}
+        return new.create_op("Const", (), attrs, name=f"{op.name}/", source=op.source).outputs
+
+    return rewrite(graph, rule)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "auto"])
+@pytest.mark.parametrize("joined", [False, True])
+def test_shapes_that_follow_from_a_changed_constant_are_inferred_again(backend: str, joined: bool) -> None:
+    """Also those that follow from what is made of it; native code took the shape that it had before."""
+    with hr.Graph().as_default() as graph:
+        x = hr.placeholder(hr.float32, [12])
+        sizes = hr.constant([2, 3])
+        y = hr.reshape(x, hr.concat([sizes, hr.constant([-1])], axis=0) if joined else sizes * hr.constant([1, 2]))
+        z = hr.sum(y * 1.0, axis=0)
+    with hr.Session(graph, config=hr.config(backend=backend, passes=[reversed_sizes])) as session:
+        found = session.run([y, z], {x: np.arange(12, dtype=np.float32)})
+    assert [value.shape for value in found] == ([(3, 2, 2), (2, 2)] if joined else [(6, 2), (2,)])
+
+
+def test_a_constant_of_the_same_value_changes_nothing() -> None:
+    """Shapes that the user has declared beyond what is inferred stay."""
+    with hr.Graph().as_default() as graph:
+        sizes = hr.constant([2, 3])
+        y = hr.reshape(hr.placeholder(hr.float32, [6]), sizes)
+
+    def copied(op: hr.Operation, inputs: Sequence[hr.Tensor], new: hr.Graph) -> Sequence[hr.Tensor] | None:
+        return new.create_op("Const", (), {**op.attrs}, name=f"{op.name}/").outputs if op.type == "Const" else None
+
+    assert rewrite(graph, copied).tensor(y.name).shape is y.shape
 
 
 def test_effects_of_a_copy_are_ordered_where_the_graph_orders_them() -> None:

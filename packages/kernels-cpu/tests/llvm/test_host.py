@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import subprocess
 import sys
@@ -114,6 +115,38 @@ def test_what_is_in_the_cache_is_dumped_too(cache: Path, tmp_path: Path, monkeyp
     assert answer(module.Host(), 51) == 51
     assert len(list((tmp_path / "dump").iterdir())) == 3
     assert len(list(cache.iterdir())) == 1  # what is dumped is not kept: no other run asks for text with comments
+
+
+@pytest.mark.parametrize("taken", ["file", "file/inside"])
+def test_a_dump_that_cannot_be_written_is_an_error(
+    taken: str, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("HEADRACE_DUMP", str(tmp_path / taken))
+    with pytest.raises(InvalidArgumentError, match="cannot be written where the environment asks") as refused:
+        answer(Host(), 53)
+    assert f"HEADRACE_DUMP={tmp_path / taken}: " in str(refused.value)
+
+
+def test_an_error_while_compiling_leaves_nothing_of_llvm_to_python(cache: Path) -> None:
+    """Python's collector disposes of what is in a cycle in any order; a context before its module crashes."""
+
+    def fail() -> None:
+        try:
+            Host().load("define i32 @answer() {\n  ret i32 %unknown\n}\n", ["answer"])
+        except RuntimeError as error:
+            kept.append(error)
+        try:
+            Host()._compiled("define i32 @answer() {\n  ret i32 1\n}\n", None)  # type: ignore[arg-type]
+        except Exception as error:
+            error.__context__ = error.__cause__ = RuntimeError()
+            error.__context__.__context__ = error  # a cycle
+
+    kept: list[BaseException] = []
+    for _ in range(3):
+        fail()
+    kept.clear()
+    gc.collect()
 
 
 def test_without_llvm_there_is_no_device_but_advice(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ for each axis. `verifier.py` says what is legal, `interpreter.py` what it means.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -227,6 +228,8 @@ def in_order(roots: Sequence[Expr]) -> list[Expr]:
 def comparable(payload: Any) -> Hashable:
     """The payload of an expression or value as what it is equal to: 0.0 is not -0.0, NaN is NaN, and True is not 1.
 
-    In tuples there are only places.
+    Signs of NaN differ, too. In tuples there are only places.
     """
-    return (type(payload), repr(payload)) if isinstance(payload, (float, bool)) else payload
+    if isinstance(payload, float):
+        return float, repr(payload), math.copysign(1.0, payload)
+    return (bool, payload) if isinstance(payload, bool) else payload

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from headrace.errors import InvalidArgumentError, ShapeError
 from headrace.types import DType
 from headrace.types import bool as boolean
@@ -104,8 +106,8 @@ class Value:
 
 
 def constant(number: Scalar, dtype: DType) -> Value:
-    """A number as a value without axes."""
-    return Value("const", dtype, (), (), number)
+    """A number as a value without axes; one of NumPy becomes one of Python."""
+    return Value("const", dtype, (), (), number.item() if isinstance(number, np.generic) else number)
 
 
 def operand(item: Value | Scalar, like: DType) -> Value:

@@ -7,7 +7,9 @@ for their effect carry the attr `_target`. A pass returns a new graph; the old o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+from headrace.graph.attr import attr_key
 from headrace.graph.frames import back_edge, forward_inputs
 from headrace.graph.graph import Graph, take_back
 from headrace.graph.operation import Operation, Tensor
@@ -18,6 +20,9 @@ __all__ = ["close_loops", "copy_op", "drop_dead", "is_pure", "is_root", "rewrite
 _MARKERS = frozenset({"_Arg", "_Retval", "Placeholder", "NoOp"})
 """Types that compute nothing: they mark what goes in and out of a graph, or order effects."""
 
+LARGEST_SIZES = 1 << 10
+"""Bytes of a constant that tells sizes, at most; larger ones are weights, and other weights have the same shape."""
+
 Rule = Callable[[Operation, Sequence[Tensor], Graph], "Sequence[Tensor] | None"]
 """Gets an operation of the old graph, its inputs in the new one and the new graph; gives the tensors that stand for its
 outputs, or None to copy it."""
@@ -26,24 +31,38 @@ outputs, or None to copy it."""
 def rewrite(graph: Graph, rule: Rule) -> Graph:
     """A copy of `graph` in which `rule` has replaced operations.
 
-    Control inputs follow a replaced operation to the operation that gives its first output now.
+    Control inputs follow a replaced operation to the operation that gives its first output now. Where a constant gets
+    another value, the shapes of what follows from it are inferred again.
     """
     result = Graph(seed=graph.seed, extend=True, functions=graph.functions)
     tensors: dict[Tensor, Tensor] = {}
     operations: dict[Operation, Operation] = {}
+    changed: set[Tensor] = set()
     for op in graph.operations:
         closed = back_edge(op) is not None
         inputs = [tensors[tensor] for tensor in (forward_inputs(op) if closed else op.inputs)]
         replaced = None if closed else rule(op, inputs, result)
         if replaced is None:
-            copied = copy_op(op, inputs, result, [operations[item] for item in op.control_inputs])
+            follows = bool(changed) and not changed.isdisjoint(inputs)
+            controls = [operations[item] for item in op.control_inputs]
+            copied = copy_op(op, inputs, result, controls, trusted=not follows)
             replaced = copied.outputs
             operations[op] = copied
+            changed.update(replaced if follows else ())
         elif replaced:
             operations[op] = replaced[0].op
+            changed.update(replaced if op.type == "Const" and _differs(replaced[0], op.attrs["value"]) else ())
         tensors.update(zip(op.outputs, replaced, strict=True))
     close_loops(operations, tensors)
     return result
+
+
+def _differs(tensor: Tensor, value: Any) -> bool:
+    """True unless a tensor is a constant of this value, if that is so small that a shape may follow from it."""
+    if value.nbytes > LARGEST_SIZES:
+        return False
+    other = tensor.op.attrs["value"] if tensor.op.type == "Const" else None
+    return other is not value and (other is None or attr_key(other) != attr_key(value))
 
 
 def copy_op(

@@ -92,16 +92,25 @@ class Host:
             return [int(self._engine.get_function_address(symbol)) for symbol in symbols]
 
     def _compiled(self, text: str, machine: llvm.TargetMachine) -> bytes:
-        context = llvm.create_context()  # what is made of the text goes with it: the one of the process stays
-        module = llvm.parse_assembly(f'target triple = "{self.triple}"\n{text}', context)
-        module.verify()
+        """The object file of a text.
+
+        All of LLVM's that is made here goes here, in the order that it needs: the context of the process would keep
+        what is made of the text, and Python, where an error holds on to all of it, would dispose of a context before
+        its module and crash.
+        """
         options = llvm.create_pipeline_tuning_options(speed_level=2)
         options.loop_vectorization = False
         options.slp_vectorization = False
-        builder = llvm.create_pass_builder(machine, options)
-        builder.getModulePassManager().run(module, builder)
-        _dump(text, module, machine)
-        return bytes(machine.emit_object(module))
+        with (
+            llvm.create_context() as context,
+            llvm.parse_assembly(f'target triple = "{self.triple}"\n{text}', context) as module,
+            llvm.create_pass_builder(machine, options) as builder,
+        ):
+            module.verify()
+            with builder.getModulePassManager() as passes:
+                passes.run(module, builder)
+            _dump(text, module, machine)
+            return bytes(machine.emit_object(module))
 
 
 def only_avx2() -> bool:
@@ -149,12 +158,21 @@ def dump_folder() -> Path | None:
 def _dump(text: str, module: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
     """Write the text, the optimised text and the assembly where HEADRACE_DUMP says."""
     folder = dump_folder()
-    if folder is not None:
-        stem = folder / hashlib.sha256(text.encode()).hexdigest()[:16]
-        stem.parent.mkdir(parents=True, exist_ok=True)
+    if folder is None:
+        return
+    stem = folder / hashlib.sha256(text.encode()).hexdigest()[:16]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
         stem.with_suffix(".ll").write_text(text)
         stem.with_suffix(".opt.ll").write_text(str(module))
         stem.with_suffix(".s").write_text(machine.emit_assembly(module))
+    except OSError as error:
+        raise InvalidArgumentError(
+            "what is compiled cannot be written where the environment asks for it",
+            expected="HEADRACE_DUMP=FOLDER, where this process may make files",
+            got=f"HEADRACE_DUMP={folder}: {error.strerror}",
+            hint="name another folder, or unset HEADRACE_DUMP",
+        ) from error
 
 
 def _give_memory_back() -> None:

@@ -380,13 +380,13 @@ def onednn() -> OneDnn | None:
     global _found, _looked
     with _looking:
         if not _looked:
-            _looked = True
             path = _library_path()
             if path is not None and os.environ.get("HEADRACE_ONEDNN") != "off":
                 try:
                     _found = OneDnn(_limited(ctypes.CDLL(path)))
                 except OSError:
                     _found = None
+            _looked = True  # not where the environment asks for what is refused: each plan is told
         return _found
 
 
