@@ -41,17 +41,17 @@ def rewrite(graph: Graph, rule: Rule) -> Graph:
     for op in graph.operations:
         closed = back_edge(op) is not None
         inputs = [tensors[tensor] for tensor in (forward_inputs(op) if closed else op.inputs)]
+        follows = bool(changed) and not changed.isdisjoint(inputs)
         replaced = None if closed else rule(op, inputs, result)
         if replaced is None:
-            follows = bool(changed) and not changed.isdisjoint(inputs)
             controls = [operations[item] for item in op.control_inputs]
             copied = copy_op(op, inputs, result, controls, trusted=not follows)
             replaced = copied.outputs
             operations[op] = copied
-            changed.update(replaced if follows else ())
         elif replaced:
             operations[op] = replaced[0].op
-            changed.update(replaced if op.type == "Const" and _differs(replaced[0], op.attrs["value"]) else ())
+            follows = follows or (op.type == "Const" and _differs(replaced[0], op.attrs["value"]))
+        changed.update(replaced if follows else ())
         tensors.update(zip(op.outputs, replaced, strict=True))
     close_loops(operations, tensors)
     return result
