@@ -67,6 +67,23 @@ def test_a_backend_that_fails_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> N
     assert found.text.endswith("does not compute: ValueError: no memory for code")
 
 
+def test_what_an_error_says_to_do_is_what_is_to_be_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To install a package again helps nothing where a variable of the environment is wrong."""
+
+    def refused(*arguments: Any, **options: Any) -> None:
+        raise UnavailableError("the environment asks for too much", hint="unset IT")
+
+    monkeypatch.setattr(module, "Session", refused)
+    (found,) = [finding for finding in about("backend") if "numpy (" in finding.text]
+    assert found.try_this == "unset IT"
+
+
+@pytest.mark.parametrize(("number", "text"), [(0, "0 problems, "), (1, "1 problem, "), (2, "2 problems, ")])
+def test_the_last_line_counts(number: int, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "findings", lambda: iter([Finding("x", "problem", "wrong")] * number))
+    assert run()[1].splitlines()[-1] == f"{text}0 things that would make it faster"
+
+
 def test_a_backend_for_another_version_is_a_problem_with_its_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused() -> None:
         raise UnavailableError("backend 'x' does not fit", hint="pip install --upgrade x")

@@ -111,15 +111,16 @@ def _backends() -> Iterator[Finding]:
         begin = time.perf_counter()
         failure = _failure_of_step(name)
         if failure is not None:
-            try_this = "please report this" if name == "numpy" else f"pip install --upgrade headrace-kernels-{name}"
-            yield Finding("backend", "problem", f"{name} ({devices}) does not compute: {failure}", try_this)
+            text, hint = failure
+            usual = "please report this" if name == "numpy" else f"pip install --upgrade headrace-kernels-{name}"
+            yield Finding("backend", "problem", f"{name} ({devices}) does not compute: {text}", hint or usual)
         else:
             spent = time.perf_counter() - begin
             yield Finding("backend", "ok", f"{name} ({devices}){chosen}; a first step took {1e3 * spent:.0f} ms")
 
 
-def _failure_of_step(backend: str) -> str | None:
-    """What is wrong with a small step, or None."""
+def _failure_of_step(backend: str) -> tuple[str, str | None] | None:
+    """What is wrong with a small step, and what to do about it where that is known; None if nothing is."""
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
     try:
         graph = Graph()
@@ -128,8 +129,10 @@ def _failure_of_step(backend: str) -> str | None:
         with Session(graph, config=config(backend=backend)) as session:
             found = session.run(y)
     except Exception as error:  # see `findings`
-        return _first_line(error)
-    return None if np.allclose(found, x @ x.T) else f"expected {(x @ x.T).tolist()}, got {found.tolist()}"
+        return _first_line(error), getattr(error, "hint", None)
+    if np.allclose(found, x @ x.T):
+        return None
+    return f"expected {(x @ x.T).tolist()}, got {found.tolist()}", None
 
 
 def _threads() -> Iterator[Finding]:
@@ -176,6 +179,10 @@ def _first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor(as_json: bool) -> None:
@@ -189,6 +196,7 @@ def doctor(as_json: bool) -> None:
             if item.try_this:
                 click.echo(f"{'':<8} {'':<12} try: {item.try_this}")
         counts = {state: sum(item.state == state for item in found) for state in ("problem", "advice")}
-        click.echo(f"{counts['problem']} problems, {counts['advice']} things that would make it faster")
+        problems, things = _count(counts["problem"], "problem"), _count(counts["advice"], "thing")
+        click.echo(f"{problems}, {things} that would make it faster")
     if any(item.state == "problem" for item in found):
         sys.exit(1)
