@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,8 +18,13 @@ from headrace_viz.export import write_csv, write_json_lines
 from headrace_viz.reading import LoggedValue, find_runs, read_events, read_run, whole_events
 from headrace_viz.storage import LocalFolder, Place, is_url
 
+if TYPE_CHECKING:
+    _TypeOfPlaces = click.ParamType[Place]
+else:
+    _TypeOfPlaces = click.ParamType  # which says what it gives only in later versions than the first that we take
 
-class _PlaceType(click.ParamType[Place]):
+
+class _PlaceType(_TypeOfPlaces):
     """A path that exists, or a URL."""
 
     name = "path or URL"
