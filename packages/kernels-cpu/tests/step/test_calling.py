@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import itertools
 import re
 import sys
@@ -117,7 +118,8 @@ def test_an_interrupt_at_any_point_of_an_update_leaves_no_lock_and_all_variables
 def interrupted_at(countdown: int) -> Iterator[list[str]]:
     """Raise KeyboardInterrupt before an instruction, the one of that number, of the code around variables.
 
-    Gives a list, to which it adds where that was: nothing, if there are not so many.
+    Gives a list, to which it adds where that was: nothing, if there are not so many. Meanwhile Python looks for no
+    garbage, since what ends with that runs code around variables, too, and nobody would see the interrupt there.
     """
     where: list[str] = []
     files = (calling.__file__, resources.__file__)
@@ -135,11 +137,13 @@ def interrupted_at(countdown: int) -> Iterator[list[str]]:
         return trace
 
     before = sys.gettrace()
+    gc.disable()
     sys.settrace(trace)
     try:
         yield where
     finally:
         sys.settrace(before)
+        gc.enable()
 
 
 def test_locks_have_one_order() -> None:
